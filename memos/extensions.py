@@ -35,9 +35,9 @@ class Extension:
 class Registry(Generic[T]):
     """The parts of one group, such as `memos.policies`, by name."""
 
-    def __init__(self, group: str, kind: str) -> None:
-        """kind: what a part is called in messages, such as "policy"."""
-        self.group, self.kind = group, kind
+    def __init__(self, group: str, kind: str, also: tuple[str, ...] = ()) -> None:
+        """kind: what a part is called in messages, such as "policy". also: words of a setting that name none."""
+        self.group, self.kind, self._also = group, kind, also
 
     def names(self) -> tuple[str, ...]:
         """Every name that is provided, in alphabetical order; nothing is imported."""
@@ -61,9 +61,10 @@ class Registry(Generic[T]):
                     f"the {self.kind} {name!r} cannot be found, as {DISTRIBUTION} is not installed; "
                     f"run `pip install {DISTRIBUTION}`, or `pip install -e .` in a clone of memos"
                 )
-            there = f"there are {', '.join(self.names()) or 'none'};"
+            known = (*self.names(), *self._also)
+            there = f"there are {', '.join(known) or 'none'};"
             raise InputError(
-                f"there is no {self.kind} {name!r}; {meant(name, self.names(), there)} `memos plugins` lists what is "
+                f"there is no {self.kind} {name!r}; {meant(name, known, there)} `memos plugins` lists what is "
                 f"installed, and a package may bring another by the entry point {self.group}"
             )
         entry, package = given[0]

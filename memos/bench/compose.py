@@ -70,8 +70,9 @@ def bench_compose(
     show: Show,
     counts: Sequence[int] = CUBES,
     encode: Callable[[Sequence[str]], Activation] | None = None,
+    ladder: Sequence[FidelityConfig] = LADDER,
 ) -> dict[str, Any]:
-    """Rows of each level and number of cubes. encode: KV of a cube, where not the model alone makes it.
+    """Rows of each level of the ladder and number of cubes. encode: KV of a cube, where not the model alone makes it.
 
     recompute: share of the memory's tokens that went through the model; operations: tokens that did, the question's
     too, as a share of the full prompt's; kl, top1_agreement: of the first answer token, against the full prompt;
@@ -86,7 +87,7 @@ def bench_compose(
     encode = encode or host.encode
     if encode(scene(f"{seed}", 1).cubes[0]).trained:  # has no rows that could be computed anew
         possible |= {"L0": False, "L2": False, "L3": False}
-    ladder = [fidelity for fidelity in LADDER if possible[fidelity.level]]
+    ladder = [fidelity for fidelity in ladder if possible[fidelity.level]]
     for cubes in counts:
         if not _fits(host, scene(f"{seed}:{cubes}:0", cubes)):
             log.warning("%d cubes do not fit this model; they are left out", cubes)

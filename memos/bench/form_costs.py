@@ -12,7 +12,8 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,9 @@ from memos.infrastructure.host.kv.files import storing_codecs
 from memos.infrastructure.host.request import Request
 from memos.infrastructure.host.training.rows import answer_row
 from memos.interface.doors.progress import Show
+from memos.interface.reading.mem_reader import MemReader
 from memos.operation.choosing.cost_model import USUAL_QUESTION_TOKENS, WORTHWHILE_RATIO, Costs, Lying
+from memos.plugins.codecs.wrapped import encode_wrapped
 from memos.plugins.training.craft import checkpoint_layers
 from memos.plugins.training.distil import Training
 from memos.plugins.training.student import fresh_adapter, recipe
@@ -113,6 +116,7 @@ class Findings:
     levels: list[dict[str, Any]]  # rows of `memos bench compose`
     adapter: AdapterCost | None
     left_out: dict[str, str]
+    wrapped: list[dict[str, Any]] = field(default_factory=list)  # at L1, of KV made for composing
 
 
 def measure_forms(host: Host, questions: int, seed: int, show: Show) -> Findings:
@@ -131,15 +135,21 @@ def measure_forms(host: Host, questions: int, seed: int, show: Show) -> Findings
         def of_levels() -> None:
             out.levels = bench_compose(host, questions, seed, show, CUBES)["levels"]
 
+        def of_wrapped() -> None:
+            others = [text for one in MemReader().contrasts((), (), seed) for text in one.memories]
+            encode = partial(encode_wrapped, host, others=others)
+            out.wrapped = bench_compose(host, questions, seed, show, CUBES, encode, LEVELS[1:2])["levels"]
+
         def of_adapter() -> None:
             out.adapter = adapter_cost(host, folder, seed, show)
 
-        parts = {"codecs": of_codecs, "fidelity levels": of_levels, "an adapter": of_adapter}
-        if not host.capability.exact:
-            parts = {"an adapter": of_adapter}
-        elif not host.capability.composable:
-            parts.pop("fidelity levels")
+        parts = {"an adapter": of_adapter}
+        if host.capability.composable:
+            parts = {"fidelity levels": of_levels, "KV for composing": of_wrapped} | parts
+        elif host.capability.exact:
             out.left_out["fidelity levels"] = host.capability.why
+        if host.capability.exact:
+            parts = {"codecs": of_codecs} | parts
         measure_each(parts, out.left_out)
     return out
 

@@ -70,6 +70,7 @@ def bench_recommend(
         "rows": list(_rows(every)),
         "best": best_at(every, rates),
         "levels": found.levels,
+        "wrapped": found.wrapped,
         "codecs": {name: asdict(codec) for name, codec in found.codecs.items()},
         "adapter": asdict(found.adapter) if found.adapter else None,
         "left_out": found.left_out,
@@ -120,10 +121,18 @@ def pays_from(found: Findings, tier: str, most: int, rooms: dict[str, int]) -> F
     return out
 
 
-def allowed_level(found: Findings) -> FidelityConfig:
-    """As the scheduler takes it from a card of `memos calibrate`."""
+def composing(found: Findings) -> tuple[str, FidelityConfig, dict[str, Any]]:
+    """(codec, level, its row of most caches) by which several caches go together soonest, as the scheduler takes the
+    level from a card of `memos calibrate`: raw KV, unless wrapped KV is clearly sooner."""
     ways = Ways(SchedulerConfig(), MemosPolicy(SchedulerConfig()))
-    return ways.levels(FidelityConfig(), {"levels": found.levels} if found.levels else None)[0]
+    best: tuple[str, FidelityConfig, dict[str, Any]] | None = None
+    for codec, rows in (("raw", found.levels), ("wrapped", found.wrapped)):
+        level = ways.levels(FidelityConfig(), {"levels": rows})[0]
+        own = [row for row in rows if all(row[name] == getattr(level, name) for name in _LEVEL)]
+        if own and (best is None or own[-1]["ttft_ms"] * _FASTER < best[2]["ttft_ms"]):
+            best = codec, level, own[-1]
+    assert best  # of raw KV L0 is measured
+    return best
 
 
 # -- in words -----------------------------------------------------------------------------------------------------
@@ -163,10 +172,11 @@ def _ordinal(n: int) -> str:
 def _of_levels(found: Findings) -> Iterator[str]:
     if not found.levels:
         return
-    level = allowed_level(found)
+    codec, level, _ = composing(found)
+    kept = "" if codec == "raw" else f", kept as {codec} KV"
     yield (
-        f"Caches of several topic groups go together at {level.level}: the fastest of the fidelity levels that answer "
-        f"at least {level.agreement:.0%} of the questions as the full prompt does."
+        f"Caches of several topic groups go together at {level.level}{kept}: the fastest of the fidelity levels that "
+        f"answer at least {level.agreement:.0%} of the questions as the full prompt does."
     )
 
 
@@ -214,7 +224,10 @@ def _kv_settings(host: Host, found: Findings, every: Sequence[FormCost], rooms: 
         yield Setting("scheduler.segment_tokens", least.context, why)
         if least.context > defaults.prompt_tokens:
             yield Setting("scheduler.prompt_tokens", least.context, "room for one such group")
-    if (codec := _codec(found, most, rooms)) != ActivationConfig().codec:
+    if found.levels and (codec := composing(found)[0]) != "raw":
+        why = "what these caches gain behind others is kept beside them; making one reads its memories several times"
+        yield Setting("activation.codec", codec, why)
+    elif (codec := _codec(found, most, rooms)) != ActivationConfig().codec:
         raw, stored = (as_kv(found, most, "disk", rooms, codec=name) for name in ("raw", codec))
         yield Setting(
             "activation.codec",
@@ -231,10 +244,11 @@ def _kv_settings(host: Host, found: Findings, every: Sequence[FormCost], rooms: 
 
 
 def _level_settings(found: Findings) -> Iterator[Setting]:
-    level, wanted = allowed_level(found), FidelityConfig()
+    if not found.levels:
+        return
+    (_, level, own), wanted = composing(found), FidelityConfig()
     if level.level == "L0":  # what `auto` comes to by itself
         return
-    own = [row for row in found.levels if all(row[name] == getattr(level, name) for name in _LEVEL)][-1]  # most caches
     exact = next(row for row in found.levels if row["level"] == "L0" and row["n_cubes"] == own["n_cubes"])
     why = f"{own['ttft_ms']:.1f} ms over {own['n_cubes']} caches, L0 {exact['ttft_ms']:.1f}"
     yield Setting("fidelity.level", level.level, f"{why}; answers agree with the full prompt's")

@@ -104,6 +104,17 @@ def test_settings_follow_from_what_was_measured_and_load(host: Host, tmp_path: P
     assert config.scheduler.segment_tokens == SchedulerConfig().segment_tokens
 
 
+def test_kv_for_composing_is_advised_where_it_goes_together_sooner(host: Host) -> None:
+    levels = [level("L0", 1.0, 20.0), level("L1", 0.9, 5.0), level("L2", 0.97, 8.0)]
+    for agreement, ms, advised in ((0.97, 5.2, "wrapped"), (0.9, 5.2, None), (0.97, 7.9, None)):
+        found = Findings(COSTS, CODECS, levels, None, {}, [level("L1", agreement, ms)])
+        every = form_costs(host, found, [400, 1000], ROOMS)
+        advice = {one.key: one.value for one in settings(host, found, every, ROOMS)}
+        assert advice.get("activation.codec") == advised
+        assert advice["fidelity.level"] == ("L1" if advised else "L2")
+        assert any("L1, kept as wrapped KV" in line for line in sentences(host, found, every, ROOMS)) == bool(advised)
+
+
 def test_where_only_long_memories_pay_topic_groups_are_longer(host: Host) -> None:
     launches = COSTS.model_copy(update={"read": ((1, 0.02), (3000, 0.0201), (6000, 0.09))})
     found = Findings(launches, CODECS, [], None, {})

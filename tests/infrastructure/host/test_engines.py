@@ -26,6 +26,7 @@ def test_what_ships_is_found_by_its_name() -> None:
         ({"model": {"engine": "transformer"}}, r"there is no engine 'transformer'.*transformers.*memos plugins"),
         ({"embedder": {"engine": "transfomers"}}, r"there is no embedder 'transfomers'.*transformers.*memos plugins"),
         ({"activation": {"codec": "int44"}}, r"there is no codec 'int44'.*int4.*memos plugins"),
+        ({"activation": {"codec": "quantum"}}, r"there is no codec 'quantum'; there are bf16, .*wrapped, auto;"),
     ],
 )
 def test_a_name_that_nothing_provides_is_refused_at_use(

@@ -50,7 +50,7 @@ class Codec:
     encode: Callable[[Host, Sequence[str], Sequence[str]], Activation] | None = None
 
 
-codecs: Registry[Codec] = Registry("memos.codecs", "codec")  # by the names of activation.codec
+codecs: Registry[Codec] = Registry("memos.codecs", "codec", ("auto",))  # by the names of activation.codec
 
 
 def storing_codecs() -> tuple[str, ...]:

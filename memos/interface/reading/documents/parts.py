@@ -83,7 +83,10 @@ def _reader(path: Path) -> DocumentReader:
         raise InputError(f"{path}: no such file; give the path of a {_readable()} file")
     if suffix.removeprefix(".") not in READERS.names():
         kind = suffix or "a file without a suffix"
-        raise InputError(f"{path}: memos reads {_readable()}, not {kind}; convert it to one of them")
+        raise InputError(
+            f"{path}: memos reads {_readable()}, not {kind}; convert it to one of them, or keep it beside a "
+            f"statement of what is in it by `memos file add`"
+        )
     reader = READERS.get(suffix.removeprefix("."))
     if (size := path.stat().st_size) > reader.max_bytes:
         raise InputError(
