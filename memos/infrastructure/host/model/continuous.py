@@ -40,10 +40,8 @@ from memos.infrastructure.host.threads import release_openmp_threads
 from memos.lazy import Lazy
 
 log = logging.getLogger("memos")
-STEP_TOKENS, ALONE_TOKENS = (
-    512,
-    2048,
-)  # of prompts that one forward reads: so long do answers that grow wait for others' prompts
+STEP_TOKENS, ALONE_TOKENS = 512, 2048  # of prompts that one forward reads while answers grow, and at most
+STEP_S = 0.2  # so long may they wait for more than STEP_TOKENS
 Under = Callable[[Sequence[Stack], Sequence[int]], CausalLM]  # stacks of texts, and how many tokens of each are read
 
 
@@ -106,7 +104,7 @@ class ContinuousBatch:
         self._packs = Lazy(lambda: packs(model))
         self._joining, self._lock, self._running = deque[_Generation](), threading.Lock(), False
         self._thread = ThreadPoolExecutor(1, "memos-model")
-        self._pages = Pages()
+        self._pages, self._step_tokens = Pages(), STEP_TOKENS
         self.adapters = set[str]()  # none: they are the host's
 
     @property
@@ -160,9 +158,9 @@ class ContinuousBatch:
         """Step by step, until there is nothing to answer."""
         going = list[_Generation]()
         while True:
-            for one in [one for one in going if one.over]:
-                self._pages.trim(one.text, 0)
-                going.remove(one)
+            if over := [one for one in going if one.over]:
+                self._pages.drop([one.text for one in over])
+                going = [one for one in going if one not in over]
             with self._lock:
                 joining = [self._joining.popleft() for _ in range(min(len(self._joining), self._most - len(going)))]
                 if not (going or joining):
@@ -171,7 +169,7 @@ class ContinuousBatch:
             going += joining
             for one in joining:
                 self._begin(one)
-            if turn := _turn(going):
+            if turn := _turn(going, self._step_tokens):
                 self._step(turn)
 
     def _begin(self, one: _Generation) -> None:
@@ -191,12 +189,13 @@ class ContinuousBatch:
 
     def _step(self, turn: Sequence[tuple[_Generation, int]]) -> None:
         """One forward, and what was chosen after it. Where it fails, each is read alone, and fails alone."""
+        began, read = time.perf_counter(), sum(tokens for _, tokens in turn)
         try:
             with room_for("this request"):
                 logits = self._forward(turn)
         except Exception as error:
-            for one, _ in turn:  # there may be no memory for what one would read next: the others need none of it
-                self._pages.trim(one.text, one.text.rows)
+            # there may be no memory for what one would read next: the others need none of it
+            self._pages.trim([one.text for one, _ in turn])
             if len(turn) > 1:
                 for part in turn:
                     self._step([part])
@@ -204,6 +203,9 @@ class ContinuousBatch:
                 turn[0][0].fail(error)
             return
         at = time.perf_counter()
+        if read >= STEP_TOKENS:
+            in_time = int(read * STEP_S / (at - began))
+            self._step_tokens = min(ALONE_TOKENS, max(STEP_TOKENS, in_time))
         chosen = logits.argmax(-1).tolist()
         for n, (one, tokens) in enumerate(turn):
             one.unread = one.unread[tokens:]
@@ -242,12 +244,12 @@ class ContinuousBatch:
             one.news.set()
 
 
-def _turn(going: Sequence[_Generation]) -> list[tuple[_Generation, int]]:
-    """Who is read next, and how many tokens of each: of every answer that grows one; of prompts so many that the
-    answers do not wait long, a half of them of the prompt that has waited longest, then of the shortest."""
+def _turn(going: Sequence[_Generation], most: int) -> list[tuple[_Generation, int]]:
+    """Who is read next, and how many tokens of each: of every answer that grows one; of prompts at most so many that
+    the answers do not wait long, a half of them of the prompt that has waited longest, then of the shortest."""
     turn = [(one, 1) for one in going if len(one.unread) == 1 and not one.over]
     prompts = [one for one in going if len(one.unread) > 1 and not one.over]
-    left = STEP_TOKENS if len(going) > 1 else ALONE_TOKENS
+    left = most if turn else ALONE_TOKENS
     if prompts:
         oldest, *others = prompts
         others.sort(key=lambda one: len(one.unread))

@@ -81,18 +81,27 @@ class Pages:
         self.room = 0  # pages
 
     def give(self, text: PackedText, rows: int) -> None:
-        """Pages of a text for so many rows of its own."""
+        """Pages of a text for so many rows of its own. Room grows by copying everything, so for some more at once."""
         more = max(0, -(-rows // _PAGE) - len(text.pages))
         text.pages += range(len(self.owners), len(self.owners) + more)
         self.owners += [text] * more
         if len(self.owners) > self.room:
-            self.room = len(self.owners) * 17 // 16
+            self.room = len(self.owners) + max(len(self.owners) // 16, len(set(self.owners)) // 2)
 
-    def trim(self, text: PackedText, rows: int) -> None:
-        """A text keeps pages for its first rows alone; the last ones in use move to where its others were. Where layers
-        had no memory to grow to them, they need not any more."""
-        kept = -(-rows // _PAGE)
-        gone, text.pages, text.rows = set(text.pages[kept:]), text.pages[:kept], rows
+    def drop(self, texts: Sequence[PackedText]) -> None:
+        """Of texts that nobody reads any more."""
+        for text in texts:
+            text.rows = 0
+        self.trim(texts)
+
+    def trim(self, texts: Sequence[PackedText]) -> None:
+        """Texts keep pages for their rows alone; the last ones in use move to where the others were. Where layers had
+        no memory to grow to them, they need not any more."""
+        gone = set[int]()
+        for text in texts:
+            kept = -(-text.rows // _PAGE)
+            gone.update(text.pages[kept:])
+            del text.pages[kept:]
         left = len(self.owners) - len(gone)
         free = sorted(page for page in gone if page < left)
         moved = [page for page in range(left, len(self.owners)) if page not in gone]
@@ -105,16 +114,15 @@ class Pages:
             layer[:, :, free[:there]] = layer[:, :, moved[:there]]
         self.room = max(left, min((layer.shape[2] for layer in self.layers), default=0))
 
-    def where(self, new: Sequence[tuple[PackedText, int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-        """Pages of the next rows of texts, so many each, and their places in these."""
-        at = list[tuple[int, int]]()
+    def where(self, new: Sequence[tuple[PackedText, int]], device: torch.device) -> torch.Tensor:
+        """Places of the next rows of texts, so many each, counted through all pages."""
+        at = list[int]()
         for text, count in new:
-            at += [(text.pages[row // _PAGE], row % _PAGE) for row in range(text.rows, text.rows + count)]
-        pages, places = torch.tensor(at, device=device).T
-        return pages, places
+            at += [text.pages[row // _PAGE] * _PAGE + row % _PAGE for row in range(text.rows, text.rows + count)]
+        return torch.tensor(at, device=device)
 
-    def put(self, layer: int, at: tuple[torch.Tensor, torch.Tensor], new: torch.Tensor) -> torch.Tensor:
-        """Keys and values, [2, G, N, D], into pages and places; all of the layer then."""
+    def put(self, layer: int, at: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+        """Keys and values, [2, G, N, D], into places; all of the layer then."""
         if layer == len(self.layers):
             self.layers.append(new.new_empty(2, new.shape[1], 0, _PAGE, new.shape[3]))
         held = self.layers[layer]
@@ -123,7 +131,7 @@ class Pages:
             held[:, :, : old.shape[2]] = old
             held[:, :, old.shape[2] :] = 0  # what no query sees must still be a number
             self.layers[layer] = held
-        held[:, :, at[0], at[1]] = new
+        held.flatten(2, 3).index_copy_(2, at, new)
         return held
 
     def rows(self, layer: int, text: PackedText, count: int) -> torch.Tensor:
@@ -249,8 +257,8 @@ class _Together:
         self._reader = torch.tensor(reader, device=device)
         self._first, self._rows = torch.tensor((first, rows), device=device)[..., None]
         table = torch.tensor([text.pages + [-1] * (most - len(text.pages)) for text in texts], device=device)
-        self._table = table.clamp(0)  # [n, most]
-        self._none = torch.where(table < 0, _HIDDEN, 0.0)[..., None]
+        self._table = table.clamp(0).flatten()  # [n * most]
+        self._none = torch.where(table < 0, _HIDDEN, 0.0)[..., None]  # [n, most, 1]
         self._masks = dict[int | None, torch.Tensor]()
 
     def _mask(self, window: int | None) -> torch.Tensor:
@@ -269,11 +277,14 @@ class _Together:
         """held [2, G, room, _PAGE, D], asks [1, G, share, n, D] -> what each sees, [1, G, share, n, D], and the
         logarithm of the sum of its weights, [1, G, share, n]."""
         keys, values = held[:, :, : len(self._reader)]
-        each = asks[0].transpose(1, 2)[:, self._reader]  # [G, pages, share, D]
+        each = asks[0].transpose(1, 2).index_select(1, self._reader)  # [G, pages, share, D]
         seen, sums = _weighted(each, keys, values, scale, self._mask(window))
-        parts = sums[:, self._table] + self._none  # [G, n, most, share]
+        parts = sums.index_select(1, self._table).unflatten(1, self._none.shape[:2]) + self._none  # [G, n, most, share]
         total = parts.logsumexp(2)
-        out = (seen[:, self._table] * (parts - total[:, :, None]).exp()[..., None].to(seen.dtype)).sum(2)
+        out = (
+            seen.index_select(1, self._table).unflatten(1, self._none.shape[:2])
+            * (parts - total[:, :, None]).exp()[..., None].to(seen.dtype)
+        ).sum(2)
         return out.transpose(1, 2)[None], total.transpose(1, 2)[None]
 
 

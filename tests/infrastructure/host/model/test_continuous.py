@@ -285,6 +285,7 @@ def test_a_long_prompt_is_read_in_pieces_between_the_tokens_of_others(
         return real(model, pages, texts, ids)  # type: ignore[arg-type]
 
     monkeypatch.setattr(continuous, "packed_forward", noted)
+    monkeypatch.setattr(continuous, "STEP_S", 0.0)  # nobody waits for more than STEP_TOKENS
     long = Request(({"role": "user", "content": "word " * 800},))
     begun = host.stream(questions(1)[0], DecodeConfig(max_new_tokens=200))
     next(begun)  # somebody's answer grows already
@@ -316,7 +317,7 @@ def test_pages_of_who_leaves_are_given_to_others_and_rows_stay_what_they_were(sm
     with torch.inference_mode():
         for _ in range(40):
             if len(going) > 5 or (going and draw.random() < 0.2):
-                pages.trim(going.pop(draw.randrange(len(going)))[0], 0)
+                pages.drop([going.pop(draw.randrange(len(going)))[0]])
             if len(going) < 6:
                 past = draw.choice([None, *begins])
                 going.append((PackedText(past), list(past.ids if past else ())))
