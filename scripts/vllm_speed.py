@@ -32,6 +32,7 @@ from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.cache import Activation
 from memos.infrastructure.host.model.load import SMALL_MODEL, model_path
 from memos.infrastructure.host.request import Request
+from memos.infrastructure.host.threads import openmp_threads
 from memos.interface.reading.mem_reader import MemReader
 from memos.plugins.codecs.wrapped import encode_wrapped
 
@@ -121,7 +122,8 @@ def measured(requests: int, tokens: int, repeats: int, seed: int) -> dict[str, A
     ours, mine, other = Ours(requests, tokens), Run(), Run()
     others = [text for one in MemReader().contrasts((), (), seed) for text in one.memories]
     groups = [scene(f"group {seed} {n}", 1, FACTS) for n in range(GROUPS)]
-    pool = [(group, encode_wrapped(ours.host, group.cubes[0], others)) for group in groups]
+    with openmp_threads():  # as where a kernel makes them
+        pool = [(group, encode_wrapped(ours.host, group.cubes[0], others)) for group in groups]
     work: dict[str, Draw] = {
         "text": lambda n: of_text(requests, f"text {seed} {n}"),
         "one_group": lambda n: over_groups(requests, f"one {seed} {n}", 1, pool),

@@ -200,9 +200,11 @@ class Host:
             released = self.released if request.released is None else request.released
             row = self.row(request, decode, alone=True)
             if self._batch.takes(row, decode) and not (request.adapters and self._has_experts):
-                done = yield from self._batch.stream(row, decode, request.adapters, began, listened)
+                pieces = self._batch.stream(row, decode, request.adapters, began, listened)
             else:
-                done = yield from self._alone(row, decode, request.adapters, began)
+                pieces = self._alone(row, decode, request.adapters, began)
+            del row  # what it begins with may be given up
+            done = yield from pieces
             if done.kv and request.adapters:
                 done = replace(done, kv=replace(done.kv, under=names_of(request.adapters)))
             elif done.kv and len(request.pasts) > 1 and request.fidelity.level == "L0":
@@ -263,7 +265,7 @@ class Host:
     def logits(self, request: Request) -> torch.Tensor:
         """[tail tokens, vocabulary] in fp32 on the CPU: what the model predicts at each token after the memories."""
         tail = len(self.prompts.build(request.memories, request.messages).tail)
-        with self._exclusive:
+        with self._machine():
             inputs, _ = prefill_inputs(self.model, [self.row(request, _ONE_TOKEN)], 0)
             model = self.model_under([request.adapters])
             return forward(model, inputs, tail).logits[0, -tail:].float().cpu()
@@ -295,7 +297,7 @@ class Host:
         return self._capability()
 
     def _examined(self) -> Capability:
-        with self._exclusive:
+        with self._machine():
             return examine(self.model)
 
     @property
@@ -304,7 +306,7 @@ class Host:
         return self._kv_bytes()
 
     def _measured_kv_bytes(self) -> int:
-        with self._exclusive:
+        with self._machine():
             return encode(self.model, [0]).bytes
 
     @property
@@ -322,7 +324,7 @@ class Host:
     def measure(self, folder: Path, codecs: Sequence[str]) -> dict[str, object]:
         """What reading text and bringing KV takes here, as the scheduler's cost model wants it; files go to folder."""
         load: dict[str, tuple[float, float]] = {}  # "place codec" -> (seconds, seconds a token)
-        with self._exclusive:
+        with self._machine():
             read, figures = measure(self.model, self.capability, self.decoder.context, lambda: self._kv_rows.reader)
             for codec in codecs if self.capability.exact else ():
                 save = partial(self.save_kv, codec=codec)

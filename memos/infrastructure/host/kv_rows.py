@@ -83,7 +83,7 @@ class KVRows:
             return DecodeRow(ids[len(past.ids) :], past, keep=keep or alone)
         past = self._composed(pasts, fidelity)
         rest = ids[len(past.ids) :]
-        return DecodeRow(rest, past, self._renewed_rows(pasts, fidelity, past, rest), keep=keep)
+        return DecodeRow(rest, past, self._renewed_rows(pasts, fidelity, past, rest), keep, private=len(pasts) > 1)
 
     def can_keep(self, tokens: int, pasts: Sequence[Activation]) -> bool:
         """True if KV of so many tokens, grown from these, stays exact for a longer text."""

@@ -38,6 +38,7 @@ from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.cache import Activation
 from memos.infrastructure.host.kv.files import codecs
 from memos.infrastructure.host.request import Request
+from memos.infrastructure.host.threads import openmp_threads
 from memos.infrastructure.host.training.teach import Crafted, Task, Tell, agreed, judge, lessons_of, short_of
 from memos.infrastructure.host.training.turn import training_turn
 from memos.operation.choosing.upkeep import JobKind, Progress
@@ -116,7 +117,7 @@ class Transitions:
         """Build, prove, store and publish, unless the job is another's by then: what fails leaves no cube."""
         blob, origin = None, "promotion" if job.tries else BY_HAND
         try:
-            with self._vault.blobs.staging() as staged:
+            with openmp_threads(), self._vault.blobs.staging() as staged:
                 if form is Form.PARAMETRIC or self._activation.few_rows:
                     blob = self._train(form, sources, job, progress, beside)
                 else:
@@ -126,9 +127,8 @@ class Transitions:
                     self._replace(cube)
                     self._vault.jobs.end(job, "done", cube.id)
         except BaseException as error:  # an interrupt too
-            if blob is not None and not isinstance(
-                error, Cancelled
-            ):  # the same may be what another is about to publish
+            # of a job that is another's by now, the same may be what that is about to publish
+            if blob is not None and not isinstance(error, Cancelled):
                 self._vault.blobs.discard(blob.sha256)
             raise
         return cube

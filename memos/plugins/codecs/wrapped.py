@@ -47,7 +47,7 @@ def with_drift(alone: Activation, read: Sequence[Activation], head: int, motion:
         start = len(whole.ids) - len(own)
         if whole.ids[start:] != own:
             raise Unsupported("a memory reads otherwise behind others, so its KV cannot be wrapped; use codec raw")
-        moved.append(motion.by(head - start, whole.since(start).layers))
+        moved.append([motion.by(head - start, n, layer) for n, layer in enumerate(whole.since(start).layers)])
     layers = list[Layer]()
     for layer, *behind in zip(alone.layers, *moved, strict=True):
         drift = [torch.zeros_like(rows, dtype=_DRIFT) for rows in layer]

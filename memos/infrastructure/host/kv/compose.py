@@ -25,7 +25,7 @@ from transformers.cache_utils import DynamicLayer
 
 from memos.errors import Unsupported
 from memos.infrastructure.host.forward import CausalLM, Inputs, forward, positions_of
-from memos.infrastructure.host.kv.cache import Activation, Layer, cached_layers, require_finite, shared_length
+from memos.infrastructure.host.kv.cache import Activation, Arriving, Layer, cached_layers, require_finite, shared_length
 
 _HALF_DRIFT = 30  # tokens of others behind which half of a drift has come: measured, see record 0105
 
@@ -49,14 +49,12 @@ class Rotation:
 
     def by(self, tokens: int, tensor: torch.Tensor) -> torch.Tensor:
         """`tensor` [..., head_dim] moved by so many tokens: turned in fp32 and cast once."""
-        angle = tokens * self.frequencies.to(tensor.device)
+        angle, (a, b) = tokens * self.frequencies.to(tensor.device), self.pairs(tensor)
         cos, sin = angle.cos(), angle.sin()
-        a, b = self.pairs(tensor)
-        c, d = a * cos - b * sin, b * cos + a * sin
+        c, d = torch.addcmul(a * cos, b, sin, value=-1), torch.addcmul(b * cos, a, sin)
         turned = torch.stack([c, d], -1).flatten(-2) if self.interleaved else torch.cat([c, d], -1)
-        moved = tensor.clone()
-        moved[..., self.start : self.start + turned.shape[-1]] = turned.to(tensor.dtype)
-        return moved
+        before, after = tensor[..., : self.start], tensor[..., self.start + turned.shape[-1] :]
+        return torch.cat([before, turned.to(tensor.dtype), after], -1)
 
 
 @dataclass(frozen=True)
@@ -65,14 +63,10 @@ class Motion:
 
     layers: tuple[tuple[Rotation | None, Rotation | None], ...]
 
-    def by(self, tokens: int, layers: Sequence[Layer]) -> list[Layer]:
-        """The layers' tensors as if their text stood `tokens` later; always made from what was first encoded."""
-        if not tokens:
-            return list(layers)
-        return [
-            (_moved(first, tokens, k), _moved(second, tokens, v), *weights)
-            for (first, second), (k, v, *weights) in zip(self.layers, layers, strict=True)
-        ]
+    def by(self, tokens: int, n: int, layer: Layer) -> Layer:
+        """The tensors of layer n as if their text stood `tokens` later; always made from what was first encoded."""
+        (first, second), (keys, values, *weights) = self.layers[n], layer
+        return _moved(first, tokens, keys), _moved(second, tokens, values), *weights
 
 
 # The layers of one text where it begins at that position.
@@ -149,7 +143,7 @@ def _candidates(known: Sequence[torch.Tensor], head_dim: int) -> Iterator[Rotati
 
 
 def _moved(turn: Rotation | None, tokens: int, tensor: torch.Tensor) -> torch.Tensor:
-    return tensor if turn is None else turn.by(tokens, tensor)
+    return turn.by(tokens, tensor) if turn and tokens else tensor
 
 
 def _close(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -176,15 +170,17 @@ def compose(pieces: Sequence[Activation], head: int, motion: Motion) -> Activati
     first, *later = pieces
     if not later:
         return first.alone
-    parts = [list(first.alone.layers)]
-    for piece, start in zip(later, starts(pieces, head)[1:], strict=True):
-        parts.append(motion.by(start - head, [_behind(start - head, head, layer) for layer in piece.layers]))
+    moves = [start - head for start in starts(pieces, head)[1:]]
     weighted = any(piece.weighted for piece in pieces)
-    if weighted:
-        parts = [list(map(_weighed, layers)) for layers in parts]
-    layers = [tuple(torch.cat(same, -2) for same in zip(*layer, strict=True)) for layer in zip(*parts, strict=True)]
+
+    def whole(n: int) -> Layer:
+        behind = (motion.by(move, n, _behind(move, head, p.layers[n])) for p, move in zip(later, moves, strict=True))
+        parts = [first.alone.layers[n], *behind]
+        return tuple(torch.cat(same, -2) for same in zip(*(map(_weighed, parts) if weighted else parts), strict=True))
+
+    layers = tuple(Arriving(len(first.layers), whole, first.layers[0][0].device))
     ids = first.ids + tuple(i for piece in later for i in piece.ids[head:])
-    return Activation(ids, tuple(layers), trained=layers[0][0].shape[-2] if weighted else 0, weighted=weighted)
+    return Activation(ids, layers, trained=layers[0][0].shape[-2] if weighted else 0, weighted=weighted)
 
 
 def _weighed(layer: Layer) -> Layer:
@@ -199,7 +195,17 @@ def _behind(tokens: int, head: int, layer: Layer) -> Layer:
     if len(more) < 2:  # no drift
         return keys, values, *more
     share = tokens / (tokens + _HALF_DRIFT)
-    return tuple(t + share * gained.to(t.dtype) for t, gained in zip((keys, values), more, strict=True))
+    return tuple(
+        torch.add(t, in_dtype(gained, t.dtype), alpha=share) for t, gained in zip((keys, values), more, strict=True)
+    )
+
+
+def in_dtype(drift: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """A drift, which is finite. torch casts fp8 number by number on a CPU: as fp16 its bits say 1/256 of it."""
+    if drift.dtype != torch.float8_e4m3fn:
+        return drift.to(dtype)
+    half = drift.view(torch.int8).short().bitwise_left_shift_(7).bitwise_and_(-16385).view(torch.float16)
+    return half.to(dtype).mul_(256)
 
 
 def first_rows(pieces: Sequence[Activation], head: int, first: int) -> tuple[int, ...]:

@@ -79,7 +79,7 @@ class _Generation:
     left: bool = False  # nobody waits for it any more
 
     def __post_init__(self) -> None:
-        self.text, self.unread = PackedText(self.row.past), self.row.ids
+        self.text, self.unread = PackedText(self.row.past, self.row.private), self.row.ids
 
     @property
     def over(self) -> bool:
@@ -125,6 +125,7 @@ class ContinuousBatch:
         """As `Decoder.stream`, of one row under its adapters. Without a listener, no pieces are made."""
         self._decoder.require_room(row.past_length + len(row.ids), config)
         mine = _Generation(row, config, stack, Growing(torch.Generator().manual_seed(config.seed)), listened)
+        del row  # what is private is held by the model's thread alone
         with self._lock:
             self._joining.append(mine)
             starts, self._running = not self._running, True
@@ -143,9 +144,9 @@ class ContinuousBatch:
                 yield mine.pieces.popleft()
         finally:
             mine.left = True
-            spent(1, len(row.ids) + len(row.renewed) + len(mine.growing.ids))
+            spent(1, len(mine.row.ids) + len(mine.row.renewed) + len(mine.growing.ids))
         first = mine.first_at - began
-        return self._decoder.answer(row, mine.growing, config, first, time.perf_counter() - began)
+        return self._decoder.answer(mine.row, mine.growing, config, first, time.perf_counter() - began)
 
     def _start(self) -> None:
         try:
@@ -182,7 +183,9 @@ class ContinuousBatch:
                     inputs, _ = prefill_inputs(self._model, [replace(row, ids=row.ids[:-1])], 0)
                     layers = cached_layers(forward(self._model, inputs, 1).past_key_values)
                 past = Activation((*row.past.ids, *row.ids[:-1]), layers)
-                one.text, one.unread = PackedText(past), row.ids[-1:]
+                one.text, one.unread = PackedText(past, private=True), row.ids[-1:]
+            if row.past and row.private:  # the text has its layers, until they are in pages
+                one.row = replace(row, past=replace(row.past, layers=()))
             self._pages.give(one.text, len(one.unread))  # side by side
         except Exception as error:
             one.fail(error)
@@ -204,8 +207,7 @@ class ContinuousBatch:
             return
         at = time.perf_counter()
         if read >= STEP_TOKENS:
-            in_time = int(read * STEP_S / (at - began))
-            self._step_tokens = min(ALONE_TOKENS, max(STEP_TOKENS, in_time))
+            self._step_tokens = min(ALONE_TOKENS, max(STEP_TOKENS, int(read * STEP_S / (at - began))))
         chosen = logits.argmax(-1).tolist()
         for n, (one, tokens) in enumerate(turn):
             one.unread = one.unread[tokens:]

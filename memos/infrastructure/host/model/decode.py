@@ -47,13 +47,15 @@ class DecodeRow:
     """One request as the model sees it: a cache of the first tokens (or none), and the ids that follow.
 
     renewed: rows of the cache that are computed anew with the ids; keep: the KV of all that was read is wanted
-    afterwards. Such a row is decoded in a batch of its own. constraint: what may be answered; not with beams.
+    afterwards. Such a row is decoded in a batch of its own. private: the cache was made for this row, nobody else has
+    it. constraint: what may be answered; not with beams.
     """
 
     ids: tuple[int, ...]
     past: Activation | None = None
     renewed: tuple[int, ...] = ()
     keep: bool = False
+    private: bool = False
     constraint: Constraint | None = field(default=None, repr=False)
 
     @property

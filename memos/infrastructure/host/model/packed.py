@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import accumulate, groupby
+from itertools import accumulate, chain, groupby
 from typing import Any
 
 import torch
@@ -29,8 +29,10 @@ _now = threading.local()  # the packed forward of this thread
 class PackedText:
     """What one text has been read of: rows that it begins with and does not change, then rows of its own."""
 
-    def __init__(self, past: Activation | None = None) -> None:
+    def __init__(self, past: Activation | None = None, private: bool = False) -> None:
+        """private: nobody else has what it begins with."""
         self.shared: Sequence[Layer] = past.layers if past else ()
+        self.private = private
         self.length = past.next_position if past else 0  # tokens read: the next one's position
         self.pages = list[int]()  # where its own rows lie
         self.rows = self.copied = 0  # own ones; the first of them, which repeat what it begins with
@@ -47,11 +49,11 @@ class PackedText:
         return keys.data_ptr(), keys.shape[-2]
 
     @property
-    def little(self) -> bool:
+    def moves(self) -> bool:
         """Whether what it begins with is there, of which nothing was read yet, and is read sooner as its own."""
-        if self.rows or not self.shared or isinstance(self.shared, Arriving):
+        if self.rows or not self.shared or isinstance(self.shared, Arriving) or len(self.shared[0]) > 2:
             return False
-        return self.shared[0][0].numel() <= _COPIED and len(self.shared[0]) == 2
+        return self.private or self.shared[0][0].numel() <= _COPIED
 
     def brought(self, layer: int) -> Layer | None:
         """Keys, values and any weights of the layer that it begins with, once they are there; None where there are
@@ -150,13 +152,15 @@ class Pages:
             for before, after in zip(shared, own, strict=True)
         )
 
-    def copy_beginning(self, text: PackedText, device: torch.device) -> None:
-        """What a text begins with is its own, too: so much is read sooner in one piece while nobody else begins so."""
-        rows = text.shared[0][0].shape[-2]
-        at = self.where([(text, rows)], device)
+    def move_beginning(self, text: PackedText) -> None:
+        """What a text begins with is its own from now on. While others may begin so, it is kept for them, too."""
+        keys = text.shared[0][0]
+        at = self.where([(text, keys.shape[-2])], keys.device)
         for n, layer in enumerate(text.shared):
             self.put(n, at, torch.cat(layer))
-        text.copied = text.rows = rows
+        text.rows = text.copied = keys.shape[-2]
+        if text.private:
+            text.shared, text.copied = (), 0
 
 
 class Packed(Cache):
@@ -168,14 +172,16 @@ class Packed(Cache):
         self._pages = pages
         # texts side by side that begin with the same rows
         groups = [list(some) for _, some in groupby(texts, key=lambda text: text.beginning or id(text))]
-        alone = [some[0] for some in groups if len(some) == 1 and some[0].little]
+        alone = [some[0] for some in groups if len(some) == 1 and some[0].moves]
         for text, n in zip(texts, tokens, strict=True):  # first, so that what is held grows once
             pages.give(text, n + (text.shared[0][0].shape[-2] if text in alone else text.rows))
         for text in alone:
-            pages.copy_beginning(text, device)
+            pages.move_beginning(text)
         each = [(text, slice(end - n, end)) for text, n, end in zip(texts, tokens, accumulate(tokens), strict=True)]
         alike = [list(some) for _, some in groupby(each, key=lambda pair: (pair[0].beginning, pair[0].copied))]
         self._begun = [some for some in alike if some[0][0].shared and not some[0][0].copied]
+        over = [n for _, span in chain(*self._begun) for n in range(span.start, span.stop)]
+        self._over = torch.tensor(over, dtype=torch.long, device=device)  # tokens of texts that begin with something
         self._at = pages.where(list(zip(texts, tokens, strict=True)), device)
         ones = [(text, span.start) for text, span in each if span.stop - span.start == 1]
         ones = ones if len(ones) > 1 else []  # one alone is read sooner as one piece
@@ -208,41 +214,34 @@ class Packed(Cache):
         for text, span in self._apart:
             ask, count = asks[..., span, :], text.rows + span.stop - span.start
             own = self._pages.rows(layer, text, count) if text.rows else new[:, None, :, span]
-            seen = _with_sums(ask, own[0], own[1], scale, _seen(ask.shape[3], count, window, ask))
-            out[..., span, :], sums[..., span] = seen
-        for some in self._begun:
-            self._over_beginning(layer, some, asks, out, sums, scale, window)
+            mask = _seen(ask.shape[3], count, window, ask)
+            out[..., span, :], sums[..., span] = _with_sums(ask, own[0], own[1], scale, mask)
+        if window is not None:  # each sees another part of what it begins with
+            for text, span in chain(*self._begun):
+                if before := text.brought(layer):
+                    own = self._pages.rows(layer, text, text.rows + span.stop - span.start)
+                    keys, values = (torch.cat(both, -2) for both in zip(before, own, strict=False))
+                    mask = _seen(span.stop - span.start, keys.shape[-2], window, asks)
+                    out[..., span, :], _ = _with_sums(asks[..., span, :], keys, values, scale, mask)
+        elif self._begun:
+            parts = [self._beginning(layer, some, asks, scale) for some in self._begun]
+            seen, total = (torch.cat(part, 3) for part in zip(*parts, strict=True))
+            # softmax over both is the two weighted by their shares of the sum
+            share = torch.sigmoid(total - sums[..., self._over])[..., None].to(out.dtype)
+            out[..., self._over, :] = torch.lerp(out[..., self._over, :], seen, share)
         return out.flatten(1, 2).transpose(1, 2)
 
-    def _over_beginning(
-        self,
-        layer: int,
-        some: Sequence[tuple[PackedText, slice]],
-        asks: torch.Tensor,
-        out: torch.Tensor,
-        sums: torch.Tensor,
-        scale: float,
-        window: int | None,
-    ) -> None:
-        """Add to what texts see of their own rows what they see of those that all of them begin with."""
+    def _beginning(
+        self, layer: int, some: Sequence[tuple[PackedText, slice]], asks: torch.Tensor, scale: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """What texts see of the rows that all of them begin with, as `_with_sums` returns it."""
+        ask = asks[..., some[0][1].start : some[-1][1].stop, :]
         before, *_ = [text.brought(layer) for text, _ in some]  # what did not come fails each of them
         if before is None:
-            return
+            return torch.zeros_like(ask), ask.new_full(ask.shape[:-1], -torch.inf, dtype=torch.float32)
         keys, values, *marks = before
-        if window is None:
-            span = slice(some[0][1].start, some[-1][1].stop)
-            ask, mine = asks[..., span, :], out[..., span, :]
-            weights = marks[0].transpose(-1, -2).to(asks.dtype) if marks else None  # [1, G, 1, rows]
-            shared, total = _with_sums(ask, keys, values, scale, weights)
-            # softmax over both is the two weighted by their shares of the sum
-            share = torch.sigmoid(total - sums[..., span])[..., None].to(mine.dtype)
-            out[..., span, :] = torch.lerp(mine, shared, share)
-            return
-        for text, span in some:  # each sees another part of them
-            ask, own = asks[..., span, :], self._pages.rows(layer, text, text.rows + span.stop - span.start)
-            keys, values = torch.cat((before[0], own[0]), -2), torch.cat((before[1], own[1]), -2)
-            seen = _seen(ask.shape[3], keys.shape[-2], window, ask)
-            out[..., span, :], _ = _with_sums(ask, keys, values, scale, seen)
+        weights = marks[0].transpose(-1, -2).to(ask.dtype) if marks else None  # [1, G, 1, rows]
+        return _with_sums(ask, keys, values, scale, weights)
 
 
 class _Together:

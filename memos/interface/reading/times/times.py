@@ -52,7 +52,7 @@ def find(text: str, today: date, past: bool = False) -> FoundTime | None:
     both sides."""
     text = text.translate(_SIMPLE)
     forms = (*times_en.FORMS, *(form for language in languages(text) for form in language.times))
-    best: tuple[int, int, FoundTime] | None = None
+    found = dict[tuple[int, int], FoundTime]()  # by where it begins, and by which form
     for n, (regex, resolve) in enumerate(forms):
         for match in regex.finditer(text):
             try:
@@ -60,11 +60,11 @@ def find(text: str, today: date, past: bool = False) -> FoundTime | None:
                 days = resolve({k: v.lower() for k, v in match.groupdict().items() if v}, today, behind)
             except (ValueError, OverflowError):  # no calendar has that day
                 continue
-            if days and (best is None or (match.start(), n) < best[:2]) and not _inside(match, best):
-                best = (match.start(), n, FoundTime(iso(days), match.span()))
-    if best is None:
+            if days:
+                found[match.start(), n] = FoundTime(iso(days), match.span())
+    if not found:
         return None
-    first = best[2]
+    first = found[min(found)]
     if (to := _TO.match(text, first.span[1])) and "/" not in first.when:
         rest = text[to.end() :]
         if only := _day_of_month(rest):  # of the same month, or the next
@@ -92,10 +92,6 @@ def bounds(text: str, today: date) -> Bounds | None:
         "before": (date.min, begin - timedelta(1)),
     }.get(how, (begin, end))
     return Bounds(rest, first, day, how == "since")
-
-
-def _inside(match: re.Match[str], best: tuple[int, int, FoundTime] | None) -> bool:
-    return bool(best and best[2].span[0] < match.start())
 
 
 def _day_of_month(text: str) -> tuple[int, int] | None:

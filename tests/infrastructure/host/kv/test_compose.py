@@ -17,7 +17,7 @@ from memos.config import DecodeConfig, FidelityConfig
 from memos.errors import ContextOverflow, FingerprintMismatch, Unsupported
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.cache import Activation, Layer, encode
-from memos.infrastructure.host.kv.compose import PrefixTree, compose, extend, first_rows, starts
+from memos.infrastructure.host.kv.compose import PrefixTree, compose, extend, first_rows, in_dtype, starts
 from memos.infrastructure.host.kv_rows import KVRows
 from memos.infrastructure.host.request import Request
 
@@ -316,3 +316,10 @@ def test_threads_do_not_swap_text_and_control_tokens(host: Host) -> None:
     with ThreadPoolExecutor(8) as pool:
         built = list(pool.map(lambda _: host.prompts.build(memories, ASKED), range(400)))
     assert all(prompt == right for prompt in built)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_each_drift_of_8_bits_is_what_it_says(dtype: torch.dtype) -> None:
+    every = torch.arange(256, dtype=torch.uint8).view(torch.float8_e4m3fn)
+    finite = every[every.float().isfinite()]
+    assert_close(in_dtype(finite, dtype), finite.to(dtype), atol=0, rtol=0)

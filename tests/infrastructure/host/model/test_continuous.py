@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -58,22 +59,23 @@ def test_where_it_does_not_requests_go_one_at_a_time(name: str, small: Host) -> 
 
 def test_a_fault_in_how_texts_are_told_apart_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     real = Pages.where
-    monkeypatch.setattr(Pages, "where", lambda self, new, device: tuple(at.flip(0) for at in real(self, new, device)))
+    monkeypatch.setattr(Pages, "where", lambda self, new, device: real(self, new, device).flip(0))
     assert not packs(tiny("llama"))
 
 
 def test_logits_are_those_of_the_whole_text_in_pieces_and_over_shared_kv(small: Host) -> None:
     model, draw = small.model, torch.Generator().manual_seed(2)
     ids = torch.randint(10, 2000, (400,), generator=draw).tolist()
-    long, short = encode(model, ids[:350]), encode(model, ids[:9])  # merged, and joined
+    long, short = encode(model, ids[:350]), encode(model, ids[:9])  # merged, and moved
     begun: list[tuple[Activation | None, list[int]]] = [
         (long, ids[:350]),
         (long, ids[:350]),
         (short, ids[:9]),
         (None, []),
+        (encode(model, ids[:350]), ids[:350]),  # moved, as nobody else has it
     ]
-    pages, texts = Pages(), [PackedText(past) for past, _ in begun]
-    for step in ((3, 1, 20, 40), (1, 1, 1, 1), (7, 1, 1, 30), (1, 1, 1, 1)):
+    pages, texts = Pages(), [PackedText(past, private=n == 4) for n, (past, _) in enumerate(begun)]
+    for step in ((3, 1, 20, 40, 8), (1, 1, 1, 1, 1), (7, 1, 1, 30, 1), (1, 1, 1, 1, 6)):
         new = [torch.randint(10, 2000, (n,), generator=draw).tolist() for n in step]
         with torch.inference_mode():
             logits = packed_forward(model, pages, texts, new)
@@ -308,6 +310,26 @@ def test_a_request_holds_its_own_rows_and_little_more(small: Host) -> None:
     row = kv.bytes / kv.rows
     held = sum(layer.numel() * layer.element_size() for layer in pages.layers)
     assert text.rows * row <= held <= 1.1 * text.rows * row
+
+
+def test_what_is_composed_for_one_request_is_held_once(small: Host) -> None:
+    about = scene("held once", 3, 4)
+    request = Request(
+        ({"role": "user", "content": about.one[0].question},),
+        tuple(text for cube in about.cubes for text in cube),
+        pasts=tuple(small.encode(cube) for cube in about.cubes),
+        fidelity=FidelityConfig(level="L1"),
+    )
+    decode, expected = DecodeConfig(max_new_tokens=12), alone(small, request, DecodeConfig(max_new_tokens=12))
+    row = small.row(request, decode)
+    assert row.past
+    composed = weakref.ref(row.past.layers[-1][1])
+    answer = small._batch.stream(row, decode, (), 0.0, True)
+    del row
+    next(answer)
+    assert composed() is None  # its pages are all that there is
+    done = drained(answer)
+    assert (done.ids, done.past_tokens) == (expected.ids, expected.past_tokens)
 
 
 def test_pages_of_who_leaves_are_given_to_others_and_rows_stay_what_they_were(small: Host) -> None:
