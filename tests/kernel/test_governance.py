@@ -22,13 +22,14 @@ from memos.cube import Blob, Fact, Form, Header, MemCube, Probe, Rights, Source,
 from memos.errors import BadTransition, ConfigError, Denied, Held, InputError, NotFound, Untrusted, VaultError
 from memos.infrastructure.vault.care.residue import pieces_of, search
 from memos.infrastructure.vault.mem_vault import MemVault
+from memos.infrastructure.vault.user_erasure import UserErasure
 from memos.kernel.access import NOT_FOUND_S, as_read
 from memos.kernel.services.finding import Hit
-from memos.operation.life.forgetting import read_proof
 from memos.ops import Add
 from memos.plugins.care import backup as vault_backup
 from memos.plugins.care.audit import verify_log
 from memos.plugins.care.check import problems_of
+from memos.plugins.care.governance import read_proof
 from memos.plugins.externalize.calls import ExternalizeCalls
 from memos.plugins.packs.calls import PackCalls
 from memos.rights import name_of
@@ -613,6 +614,38 @@ def test_who_reads_for_a_moment_while_a_user_is_forgotten_is_waited_for(opened: 
     assert memos.within("quill").forget_user().clean
     later.join()
     assert on_disk(tmp_path / "vault", "Quillfeather") == []
+
+
+def test_who_is_forgotten_is_out_of_use_before_anything_is_removed(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memos, at_work, go_on = opened(), threading.Event(), threading.Event()
+    mine, real = memos.within("quill").add("Ada lives in Oslo.")[0], UserErasure.bytes_of
+
+    def slow(self: UserErasure, ids: list[str]) -> Any:
+        at_work.set()
+        go_on.wait(10)
+        return real(self, ids)
+
+    monkeypatch.setattr(UserErasure, "bytes_of", slow)
+    forgetting = threading.Thread(target=memos.within("quill").forget_user)
+    forgetting.start()
+    at_work.wait(10)
+    state = memos.vault.get(mine.id).state
+    go_on.set()
+    forgetting.join()
+    assert state is State.ARCHIVED
+    with pytest.raises(NotFound):
+        memos.vault.get(mine.id)
+
+
+def test_who_is_held_stays_in_use(opened: Opener) -> None:
+    memos = opened()
+    held, other = (memos.within("quill").add(text)[0] for text in ("Ada lives in Oslo.", "Ben likes tea."))
+    memos.within("quill").hold(held.id, "case 7")
+    with pytest.raises(Held, match="be forgotten"):
+        memos.within("quill").forget_user()
+    assert {memos.vault.get(id).state for id in (held.id, other.id)} <= {State.GENERATED, State.ACTIVATED, State.FROZEN}
 
 
 def test_a_proof_can_be_kept_and_not_changed(opened: Opener, tmp_path: Path) -> None:

@@ -348,7 +348,7 @@ class MemVault:
         never stored (governance.redaction) is taken out of it."""
         with self.transaction():
             known = self._resolve(id)
-            self._writer.move(known, state, self._db.stamp(), self.guard.as_written(why))
+            self._writer.move([known], state, self._db.stamp(), self.guard.as_written(why))
 
     def derived(self, *ids: str) -> list[MemCube]:
         """Current cubes derived from any of `ids`, directly or through other cubes, in canonical order."""

@@ -14,11 +14,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from memos.cube import MemCube, Namespace, Text, Turn
+from memos.cube import GONE, MemCube, Namespace, State, Text, Turn
 from memos.errors import VaultError
 from memos.infrastructure.vault.care.residue import Searched, search
 from memos.infrastructure.vault.store.transactions import IN, Rows, Store, moment
-from memos.infrastructure.vault.tables.cube_table import checksum, kept, parsed
+from memos.infrastructure.vault.tables.cube_table import DERIVED, CubeWriter, checksum, kept, parsed
 
 if TYPE_CHECKING:
     from memos.infrastructure.vault.blobs.blob_store import BlobStore
@@ -102,6 +102,16 @@ class UserErasure:
             queue += new
             out |= dict.fromkeys(new)
         return list(out)
+
+    def set_aside(self, user_id: str) -> None:
+        """From now on nothing of a user's answers, nor what is made of it: to remove it takes longer. Raises Held."""
+        with self._vault.transaction():
+            if self._db.rows("SELECT 1 FROM holds LIMIT 1"):
+                self._vault.holds.require_none(self.concerned(user_id), "be forgotten")
+            own, gone = json.dumps(self._vault.ids(user_id)), json.dumps(sorted(GONE))
+            sql = f"SELECT id FROM heads WHERE NOT state {IN} AND (id {IN} OR id IN ({DERIVED}))"
+            ids = [id for (id,) in self._db.rows(sql, gone, own, own)]
+            CubeWriter(self._db).move(ids, State.ARCHIVED, self._db.stamp(), "its user is forgotten")
 
     def bytes_of(self, ids: Iterable[str]) -> tuple[list[bytes], list[bytes], list[Path]]:
         """(texts, vectors, payloads) that the cubes are made of in all versions: as UTF-8, as float32 and int8, and

@@ -92,7 +92,6 @@ class Governing(Service):
         What is left of it is told in the proof; nothing is, unless another process is in the way. Raises Held.
         """
         self._governance.permit(caller, ForgetUser(), over=Namespace(user_id=caller.user_id))
-        self._vault.holds.require_none(self.concerned(caller.user_id), "be forgotten")
         self._freshness.release()
         proof = forget_user(self._vault, self._lifecycle, caller.user_id)
         self._finding.forget_tiers()

@@ -165,15 +165,6 @@ class Proof:
         """True if it is as it was signed."""
         return is_signed(self.key, _PROOF, _statement(self), self.signature)
 
-    def problems(self, key: str) -> list[str]:
-        """What speaks against it; nothing, if all of it holds. key: the public one, in hex, of the log that should have
-        signed it."""
-        found = [] if self.signed else ["it is not as it was signed"]
-        if self.key != key:
-            found.append(f"it was signed by {self.key}, not by {key}")
-        found += [f"a piece was found in {file} at byte {at}" for file, at in self.searched["found"]]
-        return found + [f"{file} was not searched" for file in self.searched["unread"]]
-
     def write(self, file: Path) -> None:
         """Raises InputError."""
         try:
@@ -182,19 +173,10 @@ class Proof:
             raise InputError(f"{file} cannot be written ({error.strerror}); name another file") from error
 
 
-def read_proof(file: Path) -> Proof:
-    """Raises InputError."""
-    try:
-        given = json.loads(file.read_text("utf-8"))
-        return Proof(**given | {"cubes": tuple(given["cubes"])})
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise InputError(
-            f"{file} is no proof of a forgetting ({error}); give the file of `memos forget --proof`"
-        ) from None
-
-
 def forget_user(vault: MemVault, lifecycle: MemLifecycle, user: str) -> Proof:
-    """Remove all of a user's memories, in all forms and states, and what others have made of them. Raises Held."""
+    """Remove all of a user's memories, in all forms and states, and what others have made of them. They answer nothing
+    from the start; where removing is cut short, call it again. Raises Held."""
+    vault.forgetting.set_aside(user)
     with vault.transaction():
         ids = vault.forgetting.concerned(user)
         cubes = vault.at(ids)

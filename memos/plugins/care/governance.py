@@ -5,6 +5,7 @@ Doors; know no rules. `memos audit` looks at the log of decisions; `memos audit-
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -17,6 +18,7 @@ from memos.interface.doors.cli.shared import OpenVault, Output, optional_vault_c
 
 if TYPE_CHECKING:
     from memos.kernel.mem_os import MemOS
+    from memos.operation.life.forgetting import Proof
 
 governance = typer.Typer()
 audit = typer.Typer(help="The log of decisions: who did what, and whether the log is as it was written.")
@@ -60,15 +62,37 @@ def proof(
 ) -> Output:
     """Exit 0 if the proof of a forgetting is as it was signed and nothing was found, else 1 with a list."""
     from memos.infrastructure.vault.audit.signing import read_public
-    from memos.operation.life.forgetting import read_proof
 
     if key is not None:
-        problems = read_proof(file).problems(read_public(key))  # no vault is needed
+        problems = faults(read_proof(file), read_public(key))  # no vault is needed
     else:
         with open_vault(()) as kernel:
-            problems = read_proof(file).problems(kernel.vault.audit_log.public_key())
+            problems = faults(read_proof(file), kernel.vault.audit_log.public_key())
     lines = [*problems, "it does not hold" if problems else "it holds"]
     return Output({"problems": problems}, lines, failed=bool(problems))
+
+
+def read_proof(file: Path) -> Proof:
+    """Raises InputError."""
+    from memos.operation.life.forgetting import Proof
+
+    try:
+        given = json.loads(file.read_text("utf-8"))
+        return Proof(**given | {"cubes": tuple(given["cubes"])})
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise InputError(
+            f"{file} is no proof of a forgetting ({error}); give the file of `memos forget --proof`"
+        ) from None
+
+
+def faults(proof: Proof, key: str) -> list[str]:
+    """What speaks against a proof; nothing, if all of it holds. key: the public one, in hex, of the log that should
+    have signed it."""
+    found = [] if proof.signed else ["it is not as it was signed"]
+    if proof.key != key:
+        found.append(f"it was signed by {proof.key}, not by {key}")
+    found += [f"a piece was found in {file} at byte {at}" for file, at in proof.searched["found"]]
+    return found + [f"{file} was not searched" for file in proof.searched["unread"]]
 
 
 @vault_command(audit)

@@ -223,11 +223,11 @@ class CubeWriter(Table):
         if stated := [row for cube in cubes for row in facts(cube)]:
             self._db.write_many("INSERT INTO facts VALUES (?, ?, ?, ?, ?, ?)", stated)
 
-    def move(self, id: str, state: State, at: str, why: str) -> None:
-        """A cube is in another state since a time."""
-        self._db.write("UPDATE heads SET state = ?, since = ? WHERE id = ?", state, at, id)
-        row = (id, state, at, why)
-        self._db.write(_PUT_TRANSITION, *row, checksum(*row))
+    def move(self, ids: Sequence[str], state: State, at: str, why: str) -> None:
+        """Cubes are in another state since a time."""
+        self._db.write(f"UPDATE heads SET state = ?, since = ? WHERE id {IN}", state, at, json.dumps(ids))
+        rows = [(id, state, at, why) for id in ids]
+        self._db.write_many(_PUT_TRANSITION, [(*row, checksum(*row)) for row in rows])
 
 
 ACCESSES = 12_000  # the latest uses, of which prediction learns again when a kernel starts: some tenths of a second
