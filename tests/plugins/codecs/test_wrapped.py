@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -11,7 +14,7 @@ import torch
 
 from memos.config import FidelityConfig, ModelConfig
 from memos.infrastructure.host.host import Host
-from memos.infrastructure.host.kv.cache import Activation
+from memos.infrastructure.host.kv.cache import Activation, Arriving, Layer
 from memos.infrastructure.host.kv.compose import compose
 from memos.infrastructure.host.request import Request
 from memos.interface.reading.mem_reader import MemReader
@@ -96,3 +99,28 @@ def test_without_others_there_is_nothing_to_gain(small: Host) -> None:
     alone, plain = encode_wrapped(small, CUBES[0], []), small.encode(CUBES[0])
     assert not alone.drifts and alone.digest() == plain.digest()
     assert torch.equal(alone.layers[0][0], plain.layers[0][0])
+
+
+def test_what_is_still_on_its_way_is_composed_once_it_is_there(small: Host) -> None:
+    """Layers of each piece and of the composition come from the same few threads."""
+    motion, head = small.capability.motion, len(small.head)
+    assert motion is not None
+    pieces = [encode_wrapped(small, cube, PEOPLE) for cube in CUBES]
+    late = [replace(one, layers=Arriving(len(one.layers), _slow(one), torch.device("cpu"))) for one in pieces]
+    with ThreadPoolExecutor(4) as threads:
+        done = [threads.submit(compose, late, head, motion) for _ in range(4)]
+        composed = [one.result(timeout=30) for one in done]
+    expected = _tensors(compose(pieces, head, motion))
+    assert all(torch.equal(a, b) for one in composed for a, b in zip(_tensors(one), expected, strict=True))
+
+
+def _slow(piece: Activation) -> Callable[[int], Layer]:
+    def bring(n: int) -> Layer:
+        time.sleep(0.02)
+        return piece.layers[n]
+
+    return bring
+
+
+def _tensors(one: Activation) -> list[torch.Tensor]:
+    return [tensor for layer in one.layers for tensor in layer]

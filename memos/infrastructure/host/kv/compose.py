@@ -175,7 +175,7 @@ def compose(pieces: Sequence[Activation], head: int, motion: Motion) -> Activati
 
     def whole(n: int) -> Layer:
         behind = (motion.by(move, n, _behind(move, head, p.layers[n])) for p, move in zip(later, moves, strict=True))
-        parts = [first.alone.layers[n], *behind]
+        parts = [first.layers[n][:2] if first.drifts else first.layers[n], *behind]
         return tuple(torch.cat(same, -2) for same in zip(*(map(_weighed, parts) if weighted else parts), strict=True))
 
     layers = tuple(Arriving(len(first.layers), whole, first.layers[0][0].device))
