@@ -178,7 +178,9 @@ def compose(pieces: Sequence[Activation], head: int, motion: Motion) -> Activati
         parts = [first.layers[n][:2] if first.drifts else first.layers[n], *behind]
         return tuple(torch.cat(same, -2) for same in zip(*(map(_weighed, parts) if weighted else parts), strict=True))
 
-    layers = tuple(Arriving(len(first.layers), whole, first.layers[0][0].device))
+    count, device = len(first.layers), first.layers[0][0].device
+    # on a CPU by threads of one core each: many requests at once would share the cores at every step; on a GPU in order
+    layers = tuple(map(whole, range(count)) if device.type == "cuda" else Arriving(count, whole, device))
     ids = first.ids + tuple(i for piece in later for i in piece.ids[head:])
     return Activation(ids, layers, trained=layers[0][0].shape[-2] if weighted else 0, weighted=weighted)
 
