@@ -103,15 +103,18 @@ class UserErasure:
             out |= dict.fromkeys(new)
         return list(out)
 
-    def set_aside(self, user_id: str) -> None:
-        """From now on nothing of a user's answers, nor what is made of it: to remove it takes longer. Raises Held."""
+    def set_aside(self, user_id: str) -> int:
+        """From now on nothing of a user's answers, nor what is made of it, and nobody else may read it: to remove it
+        takes longer. How many rights that ends. Raises Held."""
         with self._vault.transaction():
             if self._db.rows("SELECT 1 FROM holds LIMIT 1"):
                 self._vault.holds.require_none(self.concerned(user_id), "be forgotten")
-            own, gone = json.dumps(self._vault.ids(user_id)), json.dumps(sorted(GONE))
-            sql = f"SELECT id FROM heads WHERE NOT state {IN} AND (id {IN} OR id IN ({DERIVED}))"
-            ids = [id for (id,) in self._db.rows(sql, gone, own, own)]
-            CubeWriter(self._db).move(ids, State.ARCHIVED, self._db.stamp(), "its user is forgotten")
+            own = json.dumps(self._vault.ids(user_id))
+            sql = f"SELECT id, state FROM heads WHERE id {IN} OR id IN ({DERIVED})"
+            states: dict[str, str] = dict(self._db.rows(sql, own, own))
+            used = [id for id, state in states.items() if state not in GONE]
+            CubeWriter(self._db).move(used, State.ARCHIVED, self._db.stamp(), "its user is forgotten")
+            return self._vault.grants.forget(user_id, list(states))
 
     def bytes_of(self, ids: Iterable[str]) -> tuple[list[bytes], list[bytes], list[Path]]:
         """(texts, vectors, payloads) that the cubes are made of in all versions: as UTF-8, as float32 and int8, and

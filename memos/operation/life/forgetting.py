@@ -176,7 +176,7 @@ class Proof:
 def forget_user(vault: MemVault, lifecycle: MemLifecycle, user: str) -> Proof:
     """Remove all of a user's memories, in all forms and states, and what others have made of them. They answer nothing
     from the start; where removing is cut short, call it again. Raises Held."""
-    vault.forgetting.set_aside(user)
+    rights = vault.forgetting.set_aside(user)
     with vault.transaction():
         ids = vault.forgetting.concerned(user)
         cubes = vault.at(ids)
@@ -187,6 +187,7 @@ def forget_user(vault: MemVault, lifecycle: MemLifecycle, user: str) -> Proof:
             sought |= set(pieces_of(file.read_bytes()))
         sources = {source.id for cube in cubes for source in cube.sources} - set(ids)
         counts = _counts(user, cubes) | vault.forgetting.forget(user, ids)
+        counts["rights"] += rights
         lifecycle.let_out(vault.at(sorted(sources)))
     unerased = vault.erasing.wait(_WAIT_S)
     searched, signer = vault.forgetting.search(sought), vault.audit_log.signer
