@@ -236,8 +236,9 @@ def _taken_away(kind: str, memory: _Memory, serving: _Servers, rng: random.Rando
         began = time.monotonic()
         with closing(Client(serving.one(rng), memory.owner_key)) as client:
             try:
-                # done by then: what it was of is gone, or, of one who is forgotten, the key
-                _called(client, name, (401, 404) if again else (), **given)
+                # done by then: what it was of is gone, and of one who is forgotten the key
+                done = 401 if kind == "forget" else 404
+                _called(client, name, (done,) if again else (), **given)
                 return began, time.monotonic()
             except (OSError, http.client.HTTPException, ValueError):
                 time.sleep(0.01)

@@ -105,7 +105,7 @@ class UserErasure:
 
     def set_aside(self, user_id: str) -> int:
         """From now on nothing of a user's answers, nor what is made of it, and nobody else may read it: to remove it
-        takes longer. How many rights that ends. Raises Held."""
+        takes longer. How many rights named the user. Raises Held."""
         with self._vault.transaction():
             if self._db.rows("SELECT 1 FROM holds LIMIT 1"):
                 self._vault.holds.require_none(self.concerned(user_id), "be forgotten")
@@ -114,7 +114,8 @@ class UserErasure:
             states: dict[str, str] = dict(self._db.rows(sql, own, own))
             used = [id for id, state in states.items() if state not in GONE]
             CubeWriter(self._db).move(used, State.ARCHIVED, self._db.stamp(), "its user is forgotten")
-            return self._vault.grants.forget(user_id, list(states))
+            self._db.write(f"DELETE FROM grants WHERE cube {IN}", json.dumps(list(states)))
+            return self._vault.grants.forget(user_id)
 
     def bytes_of(self, ids: Iterable[str]) -> tuple[list[bytes], list[bytes], list[Path]]:
         """(texts, vectors, payloads) that the cubes are made of in all versions: as UTF-8, as float32 and int8, and

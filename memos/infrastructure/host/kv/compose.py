@@ -180,7 +180,7 @@ def compose(pieces: Sequence[Activation], head: int, motion: Motion) -> Activati
 
     count, device = len(first.layers), first.layers[0][0].device
     # on a CPU by threads of one core each: many requests at once would share the cores at every step; on a GPU in order
-    layers = tuple(map(whole, range(count)) if device.type == "cuda" else Arriving(count, whole, device))
+    layers = tuple(Arriving(count, whole, device) if device.type == "cpu" else map(whole, range(count)))
     ids = first.ids + tuple(i for piece in later for i in piece.ids[head:])
     return Activation(ids, layers, trained=layers[0][0].shape[-2] if weighted else 0, weighted=weighted)
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from memos.cube import Namespace
 from memos.errors import NotFound
-from memos.infrastructure.vault.store.transactions import IN, LATEST, Store
+from memos.infrastructure.vault.store.transactions import LATEST, Store
 from memos.infrastructure.vault.tables.cube_table import kept
 from memos.rights import Grant, Group, Relation, Subject, holds_for
 
@@ -116,11 +116,9 @@ class GrantTable:
         """Within a transaction: a cube is not whose it was, or not made of what it was, or is gone."""
         self._db.write("UPDATE rights_clock SET n = n + 1, moved = moved + 1")
 
-    def forget(self, user_id: str, cubes: Sequence[str] = ()) -> int:
-        """Within a transaction: nothing names a user any more, nor its groups, and cubes are granted to nobody; how
-        many rights and memberships went."""
-        sql = f"DELETE FROM grants WHERE to_user = ? OR over_user = ? OR cube {IN}"
-        gone = self._db.write(sql, user_id, user_id, json.dumps(cubes))
+    def forget(self, user_id: str) -> int:
+        """Within a transaction: nothing names a user any more, nor its groups; how many rights and memberships went."""
+        gone = self._db.write("DELETE FROM grants WHERE to_user = ? OR over_user = ?", user_id, user_id)
         gone += self._db.write("DELETE FROM group_members WHERE owner = ? OR user_id = ?", user_id, user_id)
         of_agents = "substr(by, 1, length(?) + 1) = ? || '/'"
         self._db.write(f"UPDATE grants SET by = '' WHERE by = ? OR {of_agents}", user_id, user_id, user_id)
