@@ -279,11 +279,9 @@ class _Together:
         each = asks[0].transpose(1, 2).index_select(1, self._reader)  # [G, pages, share, D]
         seen, sums = _weighted(each, keys, values, scale, self._mask(window))
         parts = sums.index_select(1, self._table).unflatten(1, self._none.shape[:2]) + self._none  # [G, n, most, share]
-        total = parts.logsumexp(2)
-        out = (
-            seen.index_select(1, self._table).unflatten(1, self._none.shape[:2])
-            * (parts - total[:, :, None]).exp()[..., None].to(seen.dtype)
-        ).sum(2)
+        shares, total = _softmax(parts, 2)
+        found = seen.index_select(1, self._table).unflatten(1, self._none.shape[:2])
+        out = found.mul_(shares[..., None].to(seen.dtype)).sum(2)
         return out.transpose(1, 2)[None], total.transpose(1, 2)[None]
 
 
@@ -305,17 +303,16 @@ def _with_sums(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """query [1, G, share, T, D], key and value [1, G, K, D] -> what each query sees, [1, G, share, T, D], and the
     logarithm of the sum of its weights, [1, G, share, T] in fp32. mask: [T, K], or [1, G, 1, K] for all queries."""
-    share, tokens = query.shape[2:4]
     folded, over = query.flatten(2, 3), mask
     if mask is not None:
-        over = mask.expand(-1, -1, share * tokens, -1) if mask.ndim > 2 else mask.repeat(share, 1)
+        over = mask.expand(-1, -1, folded.shape[2], -1) if mask.ndim > 2 else mask.repeat(query.shape[2], 1)
     if query.device.type == "cpu" and key.shape[-1] == value.shape[-1]:
         out, sums = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
             folded, key, value, 0.0, False, attn_mask=over, scale=scale
         )
     else:
         out, sums = _weighted(folded, key, value, scale, over)
-    return out.unflatten(2, (share, tokens)), sums.unflatten(2, (share, tokens))
+    return out.reshape(*query.shape[:-1], -1), sums.reshape(query.shape[:-1])
 
 
 def _weighted(
@@ -324,10 +321,14 @@ def _weighted(
     """query [..., T, D], key and value [..., K, D] -> what each query sees, [..., T, D], and the logarithm of the sum
     of its weights, [..., T] in fp32."""
     scores = (query @ key.transpose(-1, -2)).float().mul_(scale)
-    scores = scores if mask is None else scores.add_(mask)
-    most = scores.amax(-1, keepdim=True)
-    total = scores.sub_(most).exp_().sum(-1, keepdim=True)
-    return scores.div_(total).to(value.dtype) @ value, most.add_(total.log_())[..., 0]
+    weights, sums = _softmax(scores if mask is None else scores.add_(mask), -1)
+    return weights.to(value.dtype) @ value, sums
+
+
+def _softmax(scores: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Weights, and the logarithm of the sum of which each is a share: of the largest, weight = e^score / sum."""
+    weights = scores.softmax(dim)
+    return weights, scores.amax(dim) - weights.amax(dim).log_()
 
 
 def packed_attention(
