@@ -23,6 +23,7 @@ from memos.infrastructure.host.kv.cache import Activation, Arriving, Layer
 _PAGE = 32  # rows: fewer hold less that is empty, more are read faster
 _COPIED = 1 << 16  # numbers of a text's first keys in a layer up to which they are copied: merging takes as long
 _HIDDEN = -1e30  # finite, so that a page of which nothing is seen has a sum
+_flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _now = threading.local()  # the packed forward of this thread
 
 
@@ -188,6 +189,7 @@ class Packed(Cache):
         self._apart = [(text, span) for text, span in each if not ones or span.stop - span.start > 1]
         self._together = _Together(pages, [text for text, _ in ones], device) if ones else None
         self._ones = torch.tensor([start for _, start in ones], device=device)
+        self._masks = dict[tuple[int, int, int | None], torch.Tensor | None]()
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
@@ -214,15 +216,13 @@ class Packed(Cache):
         for text, span in self._apart:
             ask, count = asks[..., span, :], text.rows + span.stop - span.start
             own = self._pages.rows(layer, text, count) if text.rows else new[:, None, :, span]
-            mask = _seen(ask.shape[3], count, window, ask)
-            out[..., span, :], sums[..., span] = _with_sums(ask, own[0], own[1], scale, mask)
+            out[..., span, :], sums[..., span] = self._causal(ask, own[0], own[1], scale, window)
         if window is not None:  # each sees another part of what it begins with
             for text, span in chain(*self._begun):
                 if before := text.brought(layer):
                     own = self._pages.rows(layer, text, text.rows + span.stop - span.start)
                     keys, values = (torch.cat(both, -2) for both in zip(before, own, strict=False))
-                    mask = _seen(span.stop - span.start, keys.shape[-2], window, asks)
-                    out[..., span, :], _ = _with_sums(asks[..., span, :], keys, values, scale, mask)
+                    out[..., span, :], _ = self._causal(asks[..., span, :], keys, values, scale, window)
         elif self._begun:
             parts = [self._beginning(layer, some, asks, scale) for some in self._begun]
             seen, total = (torch.cat(part, 3) for part in zip(*parts, strict=True))
@@ -230,6 +230,19 @@ class Packed(Cache):
             share = torch.sigmoid(total - sums[..., self._over])[..., None].to(out.dtype)
             out[..., self._over, :] = torch.lerp(out[..., self._over, :], seen, share)
         return out.flatten(1, 2).transpose(1, 2)
+
+    def _causal(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float, window: int | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """As `_with_sums`, of queries of the last of the rows: each sees its own and those before it, in a window."""
+        tokens, rows = query.shape[3], key.shape[2]
+        if tokens == rows and (window is None or rows <= window) and _by_flash(key, value):  # of which it skips a half
+            keys, values = (t[:, :, None].expand(-1, -1, query.shape[2], -1, -1).flatten(1, 2) for t in (key, value))
+            out, sums = _flash(query.flatten(1, 2), keys, values, 0.0, True, scale=scale)
+            return out.reshape(*query.shape[:-1], -1), sums.reshape(query.shape[:-1])
+        if (tokens, rows, window) not in self._masks:  # the same in each layer
+            self._masks[tokens, rows, window] = _seen(tokens, rows, window, query)
+        return _with_sums(query, key, value, scale, self._masks[tokens, rows, window])
 
     def _beginning(
         self, layer: int, some: Sequence[tuple[PackedText, slice]], asks: torch.Tensor, scale: float
@@ -306,13 +319,15 @@ def _with_sums(
     folded, over = query.flatten(2, 3), mask
     if mask is not None:
         over = mask.expand(-1, -1, folded.shape[2], -1) if mask.ndim > 2 else mask.repeat(query.shape[2], 1)
-    if query.device.type == "cpu" and key.shape[-1] == value.shape[-1]:
-        out, sums = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-            folded, key, value, 0.0, False, attn_mask=over, scale=scale
-        )
+    if _by_flash(key, value):
+        out, sums = _flash(folded, key, value, 0.0, False, attn_mask=over, scale=scale)
     else:
         out, sums = _weighted(folded, key, value, scale, over)
     return out.reshape(*query.shape[:-1], -1), sums.reshape(query.shape[:-1])
+
+
+def _by_flash(key: torch.Tensor, value: torch.Tensor) -> bool:
+    return key.device.type == "cpu" and key.shape[-1] == value.shape[-1]
 
 
 def _weighted(
