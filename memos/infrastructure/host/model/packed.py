@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections.abc import Sequence
+from functools import cache
 from itertools import accumulate, chain, groupby
 from typing import Any
 
@@ -23,7 +24,6 @@ from memos.infrastructure.host.kv.cache import Activation, Arriving, Layer
 _PAGE = 32  # rows: fewer hold less that is empty, more are read faster
 _COPIED = 1 << 16  # numbers of a text's first keys in a layer up to which they are copied: merging takes as long
 _HIDDEN = -1e30  # finite, so that a page of which nothing is seen has a sum
-_flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _now = threading.local()  # the packed forward of this thread
 
 
@@ -189,7 +189,7 @@ class Packed(Cache):
         self._apart = [(text, span) for text, span in each if not ones or span.stop - span.start > 1]
         self._together = _Together(pages, [text for text, _ in ones], device) if ones else None
         self._ones = torch.tensor([start for _, start in ones], device=device)
-        self._masks = dict[tuple[int, int, int | None], torch.Tensor | None]()
+        self._seen = cache(_seen)  # the same in each layer
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
@@ -235,14 +235,8 @@ class Packed(Cache):
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float, window: int | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """As `_with_sums`, of queries of the last of the rows: each sees its own and those before it, in a window."""
-        tokens, rows = query.shape[3], key.shape[2]
-        if tokens == rows and (window is None or rows <= window) and _by_flash(key, value):  # of which it skips a half
-            keys, values = (t[:, :, None].expand(-1, -1, query.shape[2], -1, -1).flatten(1, 2) for t in (key, value))
-            out, sums = _flash(query.flatten(1, 2), keys, values, 0.0, True, scale=scale)
-            return out.reshape(*query.shape[:-1], -1), sums.reshape(query.shape[:-1])
-        if (tokens, rows, window) not in self._masks:  # the same in each layer
-            self._masks[tokens, rows, window] = _seen(tokens, rows, window, query)
-        return _with_sums(query, key, value, scale, self._masks[tokens, rows, window])
+        mask = self._seen(query.shape[3], key.shape[2], window, query.shape[2], query.dtype, query.device)
+        return _with_sums(query, key, value, scale, mask)
 
     def _beginning(
         self, layer: int, some: Sequence[tuple[PackedText, slice]], asks: torch.Tensor, scale: float
@@ -298,36 +292,32 @@ class _Together:
         return out.transpose(1, 2)[None], total.transpose(1, 2)[None]
 
 
-def _seen(tokens: int, rows: int, window: int | None, like: torch.Tensor) -> torch.Tensor | None:
-    """[T, K], additive: of the last `tokens` of so many rows, each sees those before it, within a window."""
+def _seen(
+    tokens: int, rows: int, window: int | None, share: int, dtype: torch.dtype, device: torch.device
+) -> torch.Tensor | None:
+    """[share * T, K], additive: of the last `tokens` of so many rows, each sees those before it, within a window."""
     if tokens == 1 and (window is None or rows <= window):
         return None
-    places = torch.arange(rows, device=like.device)
+    places = torch.arange(rows, device=device)
     hidden = places[None] > places[-tokens:, None]
     if window is not None:
         hidden |= places[None] <= places[-tokens:, None] - window
-    return torch.zeros(tokens, rows, dtype=like.dtype, device=like.device).masked_fill_(
-        hidden, torch.finfo(like.dtype).min
-    )
+    hidden = hidden.repeat(share, 1)
+    return torch.zeros(hidden.shape, dtype=dtype, device=device).masked_fill_(hidden, torch.finfo(dtype).min)
 
 
 def _with_sums(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float, mask: torch.Tensor | None
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """query [1, G, share, T, D], key and value [1, G, K, D] -> what each query sees, [1, G, share, T, D], and the
-    logarithm of the sum of its weights, [1, G, share, T] in fp32. mask: [T, K], or [1, G, 1, K] for all queries."""
-    folded, over = query.flatten(2, 3), mask
-    if mask is not None:
-        over = mask.expand(-1, -1, folded.shape[2], -1) if mask.ndim > 2 else mask.repeat(query.shape[2], 1)
-    if _by_flash(key, value):
-        out, sums = _flash(folded, key, value, 0.0, False, attn_mask=over, scale=scale)
+    logarithm of the sum of its weights, [1, G, share, T] in fp32. mask: [share * T, K], or [1, G, 1, K] for all."""
+    if query.device.type == "cpu" and key.shape[-1] == value.shape[-1]:
+        out, sums = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+            query.flatten(2, 3), key, value, 0.0, False, attn_mask=mask, scale=scale
+        )
     else:
-        out, sums = _weighted(folded, key, value, scale, over)
+        out, sums = _weighted(query.flatten(2, 3), key, value, scale, mask)
     return out.reshape(*query.shape[:-1], -1), sums.reshape(query.shape[:-1])
-
-
-def _by_flash(key: torch.Tensor, value: torch.Tensor) -> bool:
-    return key.device.type == "cpu" and key.shape[-1] == value.shape[-1]
 
 
 def _weighted(
