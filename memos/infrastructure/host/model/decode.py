@@ -46,9 +46,8 @@ class Limit:
 class DecodeRow:
     """One request as the model sees it: a cache of the first tokens (or none), and the ids that follow.
 
-    renewed: rows of the cache that are computed anew with the ids; keep: the KV of all that was read is wanted
-    afterwards. Such a row is decoded in a batch of its own. private: the cache was made for this row, nobody else has
-    it. constraint: what may be answered; not with beams.
+    renewed: rows of the cache that are computed anew with the ids; keep: the KV of all that was read is wanted then.
+    Such a row has a batch of its own. private: nobody else has the cache. constraint: of the answer; not with beams.
     """
 
     ids: tuple[int, ...]
@@ -205,9 +204,8 @@ class Decoder:
                 streams[0].kv = _read_kv(out, rows[0], streams[0].ids) if keep else None
                 return
             if self._reads_anew(rows, n + 1):
-                step, mask = prefill_inputs(
-                    model, [_so_far(row, stream.ids) for row, stream in zip(rows, streams, strict=True)], self.pad
-                )
+                so_far = [_so_far(row, stream.ids) for row, stream in zip(rows, streams, strict=True)]
+                step, mask = prefill_inputs(model, so_far, self.pad)
             else:
                 step, mask = step_inputs(model, out, step, mask, chosen)
 
