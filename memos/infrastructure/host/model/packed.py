@@ -331,7 +331,8 @@ def _weighted(
 
 
 def _softmax(scores: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Weights, and the logarithm of the sum of which each is a share: of the largest, weight = e^score / sum."""
+    """Weights, and the logarithm of the sum of the exponentials: as weight = e^score / sum, score - log(weight) of the
+    largest."""
     weights = scores.softmax(dim)
     return weights, scores.amax(dim) - weights.amax(dim).log_()
 
