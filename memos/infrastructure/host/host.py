@@ -80,6 +80,7 @@ class Host:
         self._kv_rows = KVRows(model, self._capability, self._head)
         self._one_at_a_time = threading.RLock()  # answers that cannot share forwards
         ours = ContinuousBatch(model, self.decoder, self._under, config.requests_at_once)
+        self._coming = ours.coming
         self._batch: Batch = batch(self) if batch else ours
         self.from_path = False  # another process can load the same model
 
@@ -198,12 +199,16 @@ class Host:
         began = time.perf_counter()
         with self._machine():
             released = self.released if request.released is None else request.released
-            row = self.row(request, decode, alone=True)
-            if self._batch.takes(row, decode) and not (request.adapters and self._has_experts):
-                pieces = self._batch.stream(row, decode, request.adapters, began, listened)
-            else:
-                pieces = self._alone(row, decode, request.adapters, began)
-            del row  # what it begins with may be given up
+            self._coming.add(threading.get_ident())
+            try:
+                row = self.row(request, decode, alone=True)
+                if self._batch.takes(row, decode) and not (request.adapters and self._has_experts):
+                    pieces = self._batch.stream(row, decode, request.adapters, began, listened)
+                else:
+                    pieces = self._alone(row, decode, request.adapters, began)
+                del row  # what it begins with may be given up
+            finally:
+                self._coming.discard(threading.get_ident())
             done = yield from pieces
             if done.kv and request.adapters:
                 done = replace(done, kv=replace(done.kv, under=names_of(request.adapters)))

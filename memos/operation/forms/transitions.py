@@ -19,19 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memos.cube import (
-    BY_HAND,
-    Blob,
-    Form,
-    Header,
-    MemCube,
-    Probe,
-    Rights,
-    Source,
-    State,
-    Text,
-    new_id,
-)
+from memos.cube import BY_HAND, Blob, Form, Header, MemCube, Probe, Rights, Source, State, Text, new_id
 from memos.errors import Cancelled, CorruptBlob, GateRejected, NoProbes, NoRoom, Unsupported
 from memos.infrastructure.host.engines import EXECUTORS
 from memos.infrastructure.host.host import Host

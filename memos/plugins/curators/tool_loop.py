@@ -23,17 +23,7 @@ from memos.plugins.curators.curator import Archive, CuratorOp, CuratorView, Keep
 from memos.plugins.curators.rules import said
 from memos.plugins.curators.tables import WriterCost
 from memos.plugins.curators.writers import ChatModel
-from memos.plugins.tool_step import (
-    Tool,
-    ToolStep,
-    as_call,
-    closed,
-    fenced,
-    instructions,
-    read_step,
-    step_schema,
-    text,
-)
+from memos.plugins.tool_step import Tool, ToolStep, as_call, closed, fenced, instructions, read_step, step_schema, text
 
 TOOL_LOOP = "tool-loop"  # the system by whose name its memories and runs are known
 CORE, ARCHIVAL = "core", "archival"  # Header.kind
@@ -46,10 +36,7 @@ PRESSURE = 0.7  # share of the context from which on the model is warned (sectio
 
 _BLOCK = {"enum": list(BLOCKS)}
 _QUERY = closed({"query": text(MAX_QUERY)})
-READING = (
-    Tool("recall_search", "find what was said", _QUERY),
-    Tool("archival_search", "find in the archive", _QUERY),
-)
+READING = (Tool("recall_search", "find what was said", _QUERY), Tool("archival_search", "find in the archive", _QUERY))
 WRITING = (
     Tool("core_append", "add a line", closed({"block": _BLOCK, "text": text(MAX_LINE)})),
     Tool(

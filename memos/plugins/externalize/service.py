@@ -31,13 +31,7 @@ class Externalizing:
         self._parts, self._forming, self._keeping = services.parts, services.forming, services.keeping
 
     def externalize(
-        self,
-        caller: Caller,
-        what: str | Path,
-        *,
-        about: Sequence[str] = (),
-        keep: bool = False,
-        sure: float = SURE,
+        self, caller: Caller, what: str | Path, *, about: Sequence[str] = (), keep: bool = False, sure: float = SURE
     ) -> Externalized:
         """What an adapter says when it is asked with it on against off; of a KV cache, its text.
 

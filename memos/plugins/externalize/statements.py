@@ -78,11 +78,7 @@ def _answers(host: Host, questions: Sequence[str], under: CausalLM) -> list[Evid
 
 
 def _candidate(
-    reader: PhraseReader,
-    key: tuple[str, str],
-    evidence: Sequence[Evidence],
-    silent: str,
-    backed: Mapping[str, str],
+    reader: PhraseReader, key: tuple[str, str], evidence: Sequence[Evidence], silent: str, backed: Mapping[str, str]
 ) -> list[Statement]:
     """What the adapter answers most often, and otherwise than without it; nothing where that is never."""
     answers = Counter(e.under for e in evidence if e.under not in ("", e.without, silent))

@@ -94,10 +94,7 @@ class ImportSource:
                     with archive.open(info) as file:
                         pieces = self._unpacked(file, info)
                         start = next(pieces, b"")
-                        yield (
-                            info.filename,
-                            json_stream.documents(self._decoded(chain([start], pieces), start)),
-                        )
+                        yield (info.filename, json_stream.documents(self._decoded(chain([start], pieces), start)))
         except _DAMAGED_ARCHIVE as error:
             raise InputError(f"{self.path} cannot be unpacked ({error}); export it again") from error
 

@@ -42,6 +42,7 @@ from memos.lazy import Lazy
 log = logging.getLogger("memos")
 STEP_TOKENS, ALONE_TOKENS = 512, 2048  # of prompts that one forward reads while answers grow, and at most
 STEP_S = 0.2  # so long may they wait for more than STEP_TOKENS
+_GATHER_S, _GLANCE_S = 0.03, 0.0005  # so long may the first of several wait for the others, and look so often
 Under = Callable[[Sequence[Stack], Sequence[int]], CausalLM]  # stacks of texts, and how many tokens of each are read
 
 
@@ -101,6 +102,7 @@ class ContinuousBatch:
     def __init__(self, model: PreTrainedModel, decoder: Decoder, under: Under, most: int) -> None:
         """most: requests that are answered at once; others wait, first come, first served."""
         self._model, self._decoder, self._under, self._most = model, decoder, under, most
+        self.coming = set[int]()  # threads that make the prompt of a request
         self._packs = Lazy(lambda: packs(model))
         self._joining, self._lock, self._running = deque[_Generation](), threading.Lock(), False
         self._thread = ThreadPoolExecutor(1, "memos-model")
@@ -125,14 +127,17 @@ class ContinuousBatch:
         """As `Decoder.stream`, of one row under its adapters. Without a listener, no pieces are made."""
         self._decoder.require_room(row.past_length + len(row.ids), config)
         mine = _Generation(row, config, stack, Growing(torch.Generator().manual_seed(config.seed)), listened)
-        del row  # what is private is held by the model's thread alone
         with self._lock:
             self._joining.append(mine)
             starts, self._running = not self._running, True
         release_openmp_threads()  # this thread waits now, and would slow the model's down
+        if starts:
+            self._start()
+        return self._answered(mine, began)
+
+    def _answered(self, mine: _Generation, began: float) -> Generator[str, None, ModelAnswer]:
+        """What comes of one that has joined; if nobody waits for it any more, it leaves."""
         try:
-            if starts:
-                self._start()
             while not mine.over:
                 mine.news.wait()
                 mine.news.clear()
@@ -146,7 +151,7 @@ class ContinuousBatch:
             mine.left = True
             spent(1, len(mine.row.ids) + len(mine.row.renewed) + len(mine.growing.ids))
         first = mine.first_at - began
-        return self._decoder.answer(mine.row, mine.growing, config, first, time.perf_counter() - began)
+        return self._decoder.answer(mine.row, mine.growing, mine.config, first, time.perf_counter() - began)
 
     def _start(self) -> None:
         try:
@@ -157,7 +162,7 @@ class ContinuousBatch:
     @torch.inference_mode()
     def _run(self) -> None:
         """Step by step, until there is nothing to answer."""
-        going = list[_Generation]()
+        going, gathered = list[_Generation](), 0.0
         while True:
             if over := [one for one in going if one.over]:
                 self._pages.drop([one.text for one in over])
@@ -167,10 +172,14 @@ class ContinuousBatch:
                 if not (going or joining):
                     self._pages, self._running = Pages(), False
                     return
+            gathered = gathered if going else time.perf_counter() + _GATHER_S
             going += joining
             for one in joining:
                 self._begin(one)
-            if turn := _turn(going, self._step_tokens):
+            if self.coming and len(going) < self._most and time.perf_counter() < gathered:
+                time.sleep(_GLANCE_S)  # so that those who ask at once read their prompts together
+            elif turn := _turn(going, self._step_tokens):
+                gathered = 0.0
                 self._step(turn)
 
     def _begin(self, one: _Generation) -> None:

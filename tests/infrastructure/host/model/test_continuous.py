@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -274,6 +275,38 @@ def test_no_more_than_are_allowed_are_answered_at_once(small: Host, monkeypatch:
     with ThreadPoolExecutor(9) as threads:
         list(threads.map(lambda one: host.answer(one, DecodeConfig(max_new_tokens=12)), questions(9)))
     assert max(most) == 4
+
+
+def test_those_who_ask_at_once_read_their_prompts_together_and_nobody_waits_long(
+    small: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, read, real = endless(small), list[int](), continuous.packed_forward
+    host.answer(questions(1)[0])  # the model is tried first
+    rows, row, coming = threading.Barrier(3), host.row, threading.Event()
+
+    def counted(model: object, pages: Pages, texts: Sequence[PackedText], ids: Sequence[Sequence[int]]) -> torch.Tensor:
+        read.append(len(texts))
+        return real(model, pages, texts, ids)  # type: ignore[arg-type]
+
+    def delayed(request: Request, decode: DecodeConfig, alone: bool = False) -> DecodeRow:
+        rows.wait()  # all three are coming
+        if request is last:
+            coming.wait()
+        return row(request, decode, alone)
+
+    monkeypatch.setattr(continuous, "packed_forward", counted)
+    monkeypatch.setattr(host, "row", delayed)
+    *_, last = asked = questions(3)
+    for late, forwards in ((False, [3, 3]), (True, [2, 2, 1, 1])):  # the others wait for no row that takes a second
+        monkeypatch.setattr(continuous, "_GATHER_S", 0.05 if late else 60.0)
+        (coming.clear if late else coming.set)()
+        read.clear()
+        with ThreadPoolExecutor(3) as threads:
+            answers = [threads.submit(host.answer, one, DecodeConfig(max_new_tokens=2)) for one in asked]
+            for one in answers[:2]:
+                one.result()
+            coming.set()
+        assert read == forwards and all(len(one.result().ids) == 2 for one in answers)
 
 
 def test_a_long_prompt_is_read_in_pieces_between_the_tokens_of_others(
