@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from memos.interface.doors.api.memory import Memory as Memory
     from memos.kernel.mem_os import MemOS as MemOS
 
-# Read as torch loads OpenMP: its threads wait for one another for some 10 us before they sleep, longer than from one
+# Read as torch loads OpenMP: its threads wait for one another for some 30 us before they sleep, longer than from one
 # loop of a forward to the next. By default it is 3 ms, in which they hold cores that requests and searches need.
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+os.environ.setdefault("GOMP_SPINCOUNT", "3000")
 __version__ = "0.1.0"
 __all__ = ["AsyncMemory", "Config", "MemOS", "Memory", "__version__"]
 
