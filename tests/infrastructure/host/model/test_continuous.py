@@ -298,7 +298,7 @@ def test_those_who_ask_at_once_read_their_prompts_together_and_nobody_waits_long
     monkeypatch.setattr(host, "row", delayed)
     *_, last = asked = questions(3)
     for late, forwards in ((False, [3, 3]), (True, [2, 2, 1, 1])):  # the others wait for no row that takes a second
-        monkeypatch.setattr(continuous, "_GATHER_S", 0.05 if late else 60.0)
+        monkeypatch.setattr(continuous, "_GATHER_S", 0.5 if late else 60.0)
         (coming.clear if late else coming.set)()
         read.clear()
         with ThreadPoolExecutor(3) as threads:
