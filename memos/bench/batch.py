@@ -32,16 +32,12 @@ _CHATS = 3  # that each client asks
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Requests, and what they took one by one, each time that all were asked."""
+class _Run:
+    """Requests asked together once: tokens a second, those of one by one, and answers that differ from these."""
 
-    requests: list[Request]
-    decode: DecodeConfig
-    times: list[list[ModelAnswer]]
-
-    def rate(self, n: int) -> float:
-        """Decoded tokens a second of the first n, one by one; median of the times."""
-        return median(sum(len(a.ids) for a in some[:n]) / sum(a.seconds for a in some[:n]) for some in self.times)
+    rate: float
+    alone: float
+    differ: int
 
 
 def answer_all(host: Host, requests: Sequence[Request], decode: DecodeConfig = DecodeConfig()) -> list[ModelAnswer]:
@@ -55,39 +51,43 @@ def bench_batch(
 ) -> dict[str, Any]:
     """Rows by model and by how many requests are answered at once.
 
-    tokens_per_s: of answers, which go on to `tokens` each; ratio: to one by one, in the same run. differing_answers:
-    that are not those of one by one. chat: over HTTP, from clients with memories of their own, to a server as it is by
-    default. Medians of the repeats.
+    tokens_per_s: of answers, which go on to `tokens` each; ratio: to one by one, each time right before.
+    differing_answers: that are not those of one by one. chat: over HTTP, from clients with memories of their own, to a
+    server as it is by default. Medians of the repeats.
     """
     sizes = sorted({1, min(_FEW, clients), max(1, clients // 2), clients})
-    rows, device = list[dict[str, Any]](), ""
-    for n, model in enumerate(models):
+    rows, device, decode = list[dict[str, Any]](), "", DecodeConfig(max_new_tokens=tokens)
+    done, steps = 0, len(models) * (repeats + len(sizes))
+    for model in models:
         host = Host.load(ModelConfig(path=model, requests_at_once=clients))
         host.decoder.ends = set()  # all answers are of one length, so that tokens a second can be compared
-        device, asked = str(host.model.device), _one_by_one(host, clients, tokens, repeats, seed)
-        for m, size in enumerate(sizes, start=1):
-            show("batch", (n * len(sizes) + m) * 2 - 1, len(models) * len(sizes) * 2)
-            runs = [_together(host, asked, size) for _ in range(repeats + 1)][1:]  # the first warms up
-            rate, one = median(rate for rate, _ in runs), asked.rate(size)
+        device, requests = str(host.model.device), _requests(host, clients, seed)
+        for size in sizes:  # warms up
+            _together(host, requests[:size], decode)
+        runs = list[list[_Run]]()
+        for _ in range(repeats):
+            runs.append(_beside(host, requests, sizes, decode))
+            show("batch", done := done + 1, steps)
+        for size, some in zip(sizes, zip(*runs, strict=True), strict=True):
             ms = _chats(model, size)
             rows.append(
                 {
                     "model": model,
                     "requests_at_once": size,
-                    "tokens_per_s": rate,
-                    "one_by_one_tokens_per_s": one,
-                    "ratio": rate / one,
+                    "tokens_per_s": median(run.rate for run in some),
+                    "one_by_one_tokens_per_s": median(run.alone for run in some),
+                    "ratio": median(run.rate / run.alone for run in some),
                     "chat_p50_ms": median(ms),
                     "chat_p95_ms": ms[int((len(ms) - 1) * 0.95)],
-                    "differing_answers": max(differ for _, differ in runs),
+                    "differing_answers": max(run.differ for run in some),
                 }
             )
-            show("batch", (n * len(sizes) + m) * 2, len(models) * len(sizes) * 2)
+            show("batch", done := done + 1, steps)
     return {"device": device, "rows": rows}
 
 
-def _one_by_one(host: Host, n: int, tokens: int, repeats: int, seed: int) -> Asked:
-    """n requests, a third over memories as text, a third over KV of their own, a third over KV that they share."""
+def _requests(host: Host, n: int, seed: int) -> list[Request]:
+    """A third over memories as text, a third over KV of their own, a third over KV that they share."""
     drawn = [scene(f"batch {seed} {i}", _CUBES, _FACTS) for i in range(n)]
     shared = drawn[0].cubes[0], (host.encode(drawn[0].cubes[0]),)
     requests = list[Request]()
@@ -100,19 +100,27 @@ def _one_by_one(host: Host, n: int, tokens: int, repeats: int, seed: int) -> Ask
                 requests.append(Request(question, one.cubes[0], (host.encode(one.cubes[0]),)))
             case _:
                 requests.append(Request(question, *shared))
-    decode = DecodeConfig(max_new_tokens=tokens)
-    host.answer(requests[0], decode)  # warms up
-    return Asked(requests, decode, [[host.answer(request, decode) for request in requests] for _ in range(repeats)])
+    return requests
 
 
-def _together(host: Host, asked: Asked, n: int) -> tuple[float, int]:
-    """(tokens a second of the first n, each asked by a thread of its own; how many differ from one by one)"""
-    with ThreadPoolExecutor(n) as threads:
+def _beside(host: Host, requests: Sequence[Request], sizes: Sequence[int], decode: DecodeConfig) -> list[_Run]:
+    """For each size, the first so many one by one, and right after it together: a machine's speed changes."""
+    alone, out = list[ModelAnswer](), list[_Run]()
+    for size in sizes:
+        alone += [host.answer(request, decode) for request in requests[len(alone) : size]]
+        rate, answers = _together(host, requests[:size], decode)
+        differ = sum(one.ids != other.ids for one, other in zip(answers, alone, strict=True))
+        out.append(_Run(rate, sum(len(a.ids) for a in alone) / sum(a.seconds for a in alone), differ))
+    return out
+
+
+def _together(host: Host, requests: Sequence[Request], decode: DecodeConfig) -> tuple[float, list[ModelAnswer]]:
+    """Tokens a second, each asked by a thread of its own, and the answers."""
+    with ThreadPoolExecutor(len(requests)) as threads:
         began = time.perf_counter()
-        answers = list(threads.map(lambda request: host.answer(request, asked.decode), asked.requests[:n]))
+        answers = list(threads.map(lambda request: host.answer(request, decode), requests))
         seconds = time.perf_counter() - began
-    differ = sum(one.ids != alone.ids for one, alone in zip(answers, asked.times[0], strict=False))
-    return sum(len(a.ids) for a in answers) / seconds, differ
+    return sum(len(a.ids) for a in answers) / seconds, answers
 
 
 def _chats(model: str, clients: int) -> list[float]:

@@ -41,7 +41,7 @@ def bench_batch(
     model: Annotated[list[str] | None, typer.Option("--model", help="as elsewhere; may be given again")] = None,
     clients: Annotated[int, typer.Option(min=1, help="requests at once, at most")] = 64,
     tokens: Annotated[int, typer.Option(min=1, help="of each answer that is decoded for tokens a second")] = 32,
-    repeats: Annotated[int, typer.Option(min=1, help="of which the median counts")] = 2,
+    repeats: Annotated[int, typer.Option(min=1, help="of which the median counts")] = 3,
     seed: Seed = 0,
 ) -> None:
     """Requests that share forwards against one by one: tokens a second, answers that differ, how long chats take."""

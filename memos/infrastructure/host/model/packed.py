@@ -360,13 +360,13 @@ def packed_forward(
     should lie side by side. Each has read its tokens then; where it raises, none has."""
     device = model.device
     packed = Packed(pages, texts, [len(new) for new in ids], device)
-    positions = torch.cat([torch.arange(t.length, t.length + len(new)) for t, new in zip(texts, ids, strict=True)])
+    places = [n for text, new in zip(texts, ids, strict=True) for n in range(text.length, text.length + len(new))]
     last = torch.tensor([len(new) for new in ids], device=device).cumsum(0) - 1
     _now.packed = packed
     try:
         logits: torch.Tensor = model(
             input_ids=torch.tensor([[i for new in ids for i in new]], device=device),
-            position_ids=positions_of(model, positions)[None],
+            position_ids=positions_of(model, torch.tensor(places))[None],
             attention_mask=_unread_mask(model, device),
             past_key_values=packed,
             use_cache=True,

@@ -11,6 +11,7 @@ import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ _FENCE = (
 _OURS = Path(__file__).with_name("small_model") / "chat_template.jinja"  # a model that has learnt prompts without it
 _MARK = re.compile(r"(?<![\W_])[\W_]+(?=memor(?:y|ies))", re.IGNORECASE)  # what stands before a mark's name
 _JOINER = "\u2060"  # is not seen
+_GROUPS = 256  # of memories, whose ids are kept with those before them: a known one is shown again and again
 # Some templates write today's date before the memories: KV made yesterday would fit no prompt of today. The date is
 # the one that Llama 3's template writes where there is no clock.
 _STOPPED_CLOCK = "{%- macro strftime_now(format) -%}26 Jul 2024{%- endmacro -%}"
@@ -56,14 +58,14 @@ class PromptFormat:
         # split_special_tokens is a setting of the tokenizer behind the call: two threads would swap theirs, and what
         # a memory says would become control tokens
         self._lock = threading.Lock()
+        self._beginning = lru_cache(_GROUPS)(self._encode)
+        self._group = lru_cache(_GROUPS)(lambda memories: [i for line in self.lines(memories) for i in line])
         if config.template == "chat" and not tokenizer.chat_template:
             raise HostError("model.template is chat, but the tokenizer has no chat template; set it to auto or plain")
         self.chat = config.template == "chat" or (config.template == "auto" and bool(tokenizer.chat_template))
         self.stop = () if self.chat else ("\nUser:",)
         names = {str(token) for token in tokenizer.added_tokens_decoder.values() if token.special}
-        every = sorted(
-            (name for name in names | set(tokenizer.all_special_tokens) if len(name) > 1), key=len, reverse=True
-        )
+        every = sorted((n for n in names | set(tokenizer.all_special_tokens) if len(n) > 1), key=len, reverse=True)
         self._controls = re.compile("|".join(map(re.escape, every))) if every else None
         foreign = self.chat and str(tokenizer.chat_template).strip() != _OURS.read_text("utf-8").strip()
         self.fenced = config.fence == "always" or (config.fence == "auto" and foreign)
@@ -114,12 +116,11 @@ class PromptFormat:
             raise HostError(
                 f"the chat template shows {len(rest)} of {len(shown)} groups of memories; set model.template to plain"
             )
-        pieces = [self._encode(first)]
+        pieces = [self._beginning(first)]
         for lines, after in zip(shown, rest, strict=True):
-            pieces += [[i for line in self.lines(lines) for i in line], self.ids(after)]
+            pieces += [self._group(tuple(lines)), self.ids(after)]
         cut = 2 if memories else 0
-        prefix, tail = (tuple(i for piece in part for i in piece) for part in (pieces[:cut], pieces[cut:]))
-        return Prompt(prefix, tail)
+        return Prompt(*(tuple(i for piece in part for i in piece) for part in (pieces[:cut], pieces[cut:])))
 
     def prefix(self, memories: Sequence[str]) -> tuple[int, ...]:
         """Ids of the memories alone, with what stands before them."""
