@@ -73,6 +73,7 @@ SUMMARY = "summary"  # Header.kind of what sums up a part of a conversation
 STEERING = "steering"  # Header.kind of a direction that every answer of its owner is steered by
 BY_HAND = "promotion:asked"  # origin of a derived cube that somebody asked for, and no plan did
 READ = "model:"  # origin of what a model has read in a turn, before the id of the copy that it read
+TOLD = ("api", "chat")  # origins of what a person has said beside conversations that are kept word for word
 PASSAGE_CHARS = 350  # about 80 tokens: twenty fit in front of a question
 
 

@@ -79,12 +79,13 @@ class Episode(Operation):
 
 class Wants(Frozen):
     """What a question wants beside its matter. side: "user" or "assistant" said it, "" either. request: a reply, for
-    which what the user has asked for once and for all counts. overview: how something went, from its beginning. since:
-    only what was said from then on; whatever: any of that."""
+    which what the user has asked for once and for all counts. overview: how something went, from its beginning. past:
+    what no longer holds. since: only what was said from then on; whatever: any of that."""
 
     side: Literal["user", "assistant", ""] = ""
     request: bool = False
     overview: bool = False
+    past: bool = False
     since: datetime | None = None
     whatever: bool = False
 

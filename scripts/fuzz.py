@@ -346,7 +346,7 @@ def conversation(suffix: str, seed: bytes) -> Target:
 
         path = folder / f"a{suffix}"
         path.write_bytes(data)
-        for op in MemReader().read_file(path)[:200]:
+        for op in MemReader().read_content(path)[0][:200]:
             op.model_dump_json().encode()
 
     return Target(f"file{suffix.replace('.', '-')}", lambda: [seed], run, (change_json,))

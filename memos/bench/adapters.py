@@ -15,7 +15,7 @@ from memos.bench.batch import answer_all
 from memos.config import DecodeConfig, DistilConfig
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.request import Request
-from memos.interface.doors.progress import Show
+from memos.plugins.progress import Show
 
 KNOWN, BATCH, DISTINCT = (8, 50, 200), 8, (1, 2, 4, 8)
 _DECODE = DecodeConfig(max_new_tokens=8)

@@ -25,11 +25,11 @@ from memos.config import Config, EmbedderConfig
 from memos.errors import InputError, MemosError
 from memos.infrastructure.host.encoders.embedder import Embedder, Reading
 from memos.interface.doors.api.memory import Memory
-from memos.interface.doors.progress import Show
 from memos.kernel.mem_os import MemOS
 from memos.kernel.wiring import Parts
 from memos.operation.policies.policy import POLICIES, Writes
 from memos.plugins.curators.calls import CuratorCalls
+from memos.plugins.progress import Show
 
 log = logging.getLogger("memos")
 PARTS = 4  # of a conversation, after which memories are counted: how they grow

@@ -23,7 +23,7 @@ from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.model.decode import ModelAnswer
 from memos.infrastructure.host.request import Request
 from memos.interface.doors.api.memory import Memory
-from memos.interface.doors.progress import Show
+from memos.plugins.progress import Show
 
 MODELS = ("memos-small", "shape:cpu-126m")
 _FACTS, _CUBES, _KINDS = 16, 2, 3

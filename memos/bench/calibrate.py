@@ -6,8 +6,8 @@ from functools import partial
 from typing import Any
 
 from memos.bench.compose import bench_compose
-from memos.interface.doors.progress import Show
 from memos.kernel.mem_os import MemOS
+from memos.plugins.progress import Show
 
 COUNTS = (2, 4, 8)
 

@@ -19,10 +19,10 @@ from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.cache import Activation
 from memos.infrastructure.host.model.measure import PAUSE_S, drop_from_page_cache
 from memos.infrastructure.host.request import Request
-from memos.interface.doors.progress import Show
 from memos.operation.choosing.cost_model import Costs, Lying, Situation, Ways
 from memos.operation.choosing.mem_scheduler import Admission
 from memos.operation.policies.memos import MemosPolicy
+from memos.plugins.progress import Show
 
 CODECS: tuple[str, ...] = ("raw", "int4")
 PLACES = ("host", "cache", "disk")

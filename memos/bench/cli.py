@@ -16,7 +16,7 @@ from memos.bench.qa.cli import commands as answers
 from memos.bench.reports import Dialogues, Model, Seed, print_table, report_of_cpu, report_of_model
 from memos.errors import InputError
 from memos.interface.doors.cli.shared import ConfigFile, Json, Set, made, settings_of
-from memos.interface.doors.progress import progress_bars
+from memos.plugins.progress import progress_bars
 
 commands = typer.Typer()
 bench = typer.Typer(help="Measure memos against a named alternative, in one run.", no_args_is_help=True)

@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 from memos.bench.reports import print_table
 from memos.interface.doors.cli.shared import Json
-from memos.interface.doors.progress import progress_bars
+from memos.plugins.progress import progress_bars
 
 if TYPE_CHECKING:
     from typer._click.core import Context

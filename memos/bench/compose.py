@@ -18,7 +18,7 @@ from memos.infrastructure.host.kv.compose import Motion, compose
 from memos.infrastructure.host.model.decode import ModelAnswer
 from memos.infrastructure.host.request import Request
 from memos.infrastructure.host.training.teach import least_share
-from memos.interface.doors.progress import Show
+from memos.plugins.progress import Show
 
 log = logging.getLogger("memos")
 CUBES = (1, 2, 4, 8, 16)

@@ -26,9 +26,9 @@ from memos.bench.serve import Client, served
 from memos.cube import SUMMARY
 from memos.errors import InputError, MemosError
 from memos.interface.doors.api.memory import Memory
-from memos.interface.doors.progress import Show
 from memos.operation.policies.policy import POLICIES
 from memos.ops import Add
+from memos.plugins.progress import Show
 
 BUDGET = 1_600  # tokens of memories in front of a question
 TOP_K = 10

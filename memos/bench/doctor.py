@@ -30,7 +30,7 @@ from memos.infrastructure.host.kv.compose import Motion, compose, starts
 from memos.infrastructure.host.model.decode import TOLERANCE, in_full_precision
 from memos.infrastructure.host.model.load import SMALL_MODEL, model_path, pick_device
 from memos.infrastructure.host.request import Request
-from memos.interface.doors.progress import Show
+from memos.plugins.progress import Show
 
 _ANSWER = DecodeConfig(max_new_tokens=8)
 _LENGTHS = (9, 50)  # tokens of a memory: within any window, and beyond the small ones

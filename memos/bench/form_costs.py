@@ -32,10 +32,10 @@ from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.files import storing_codecs
 from memos.infrastructure.host.request import Request
 from memos.infrastructure.host.training.rows import answer_row
-from memos.interface.doors.progress import Show
 from memos.interface.reading.mem_reader import MemReader
 from memos.operation.choosing.cost_model import USUAL_QUESTION_TOKENS, WORTHWHILE_RATIO, Costs, Lying
 from memos.plugins.codecs.wrapped import encode_wrapped
+from memos.plugins.progress import Show
 from memos.plugins.training.craft import checkpoint_layers
 from memos.plugins.training.distil import Training
 from memos.plugins.training.student import fresh_adapter, recipe

@@ -26,8 +26,8 @@ from memos.infrastructure.host.model.decode import DecodeRow, prefill_inputs
 from memos.infrastructure.host.model.measure import drop_from_page_cache
 from memos.infrastructure.vault.blobs.vault_files import remove
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.interface.doors.progress import Show
 from memos.plugins.object_storage.object_shelf import ObjectShelf
+from memos.plugins.progress import Show
 
 _TIMES = 5
 

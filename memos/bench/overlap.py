@@ -15,7 +15,7 @@ from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.cache import Activation, encode
 from memos.infrastructure.host.model.decode import DecodeRow, now
 from memos.infrastructure.host.model.measure import PAUSE_S, drop_from_page_cache
-from memos.interface.doors.progress import Show
+from memos.plugins.progress import Show
 
 CONTEXTS = (583, 2773, 6064)  # tokens
 _ONE = DecodeConfig(max_new_tokens=1)

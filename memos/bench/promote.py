@@ -21,8 +21,8 @@ from memos.config import ActivationConfig, DistilConfig, GateConfig
 from memos.cube import AT_LEAST, Contrast, Lesson, Text
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.training.teach import Task, agreed, judge, judge_kv, short_of
-from memos.interface.doors.progress import Show
 from memos.interface.reading.mem_reader import MemReader
+from memos.plugins.progress import Show
 from memos.plugins.training.craft import teach, teach_kv
 
 OURS = "distillation"

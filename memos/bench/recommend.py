@@ -25,10 +25,10 @@ from memos.bench.form_costs import (
 )
 from memos.config import ActivationConfig, Config, FidelityConfig, SchedulerConfig, parse_config, parse_yaml
 from memos.infrastructure.host.host import Host
-from memos.interface.doors.progress import Show
 from memos.operation.choosing.cost_model import Ways
 from memos.operation.policies.memos import MemosPolicy
 from memos.plugins.figures import size
+from memos.plugins.progress import Show
 
 __all__ = ["CONTEXTS", "RATES", "bench_recommend"]
 _STEP = 20  # tokens between two lengths that are tried for the least that pays

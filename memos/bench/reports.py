@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from memos.bench import measured, write_report
-from memos.interface.doors.progress import Show, progress_bars
+from memos.plugins.progress import Show, progress_bars
 
 Dialogues = Enum("Dialogues", {"locomo": "locomo", "beam": "beam"})
 Seed = Annotated[int, typer.Option(help="of what is drawn at random")]

@@ -15,10 +15,10 @@ from memos.config import Config, EmbedderConfig, ModelConfig, SchedulerConfig
 from memos.cube import Blob, Form, Header, MemCube, Namespace, Rights, Source, State, Text, new_id
 from memos.infrastructure.host.encoders.embedder import Embedder
 from memos.infrastructure.vault.tables.vector_table import VectorRow
-from memos.interface.doors.progress import Show
 from memos.kernel.mem_os import MemOS
 from memos.kernel.services.finding import Hit
 from memos.ops import Recall
+from memos.plugins.progress import Show
 from memos.rights import Caller
 
 _BATCH, _USER = 5000, "default"

@@ -25,10 +25,10 @@ from memos.config import RetrievalConfig, SchedulerConfig
 from memos.cube import ANSWERING, Form, Header, MemCube, Namespace, Rights, Text, new_id
 from memos.infrastructure.governance.mem_governance import MemGovernance
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.interface.doors.progress import Show
 from memos.operation.finding.catalog import View
 from memos.operation.finding.mem_operator import MemOperator
 from memos.operation.policies.memos import MemosPolicy
+from memos.plugins.progress import Show
 from memos.rights import Caller, Grant
 
 SHARES = {"everyone": 1.0, "team": 0.1, "guest": 0.001}  # users, and the share of the memories that each may read

@@ -31,7 +31,7 @@ from urllib.parse import urlsplit
 from memos.config import ServeConfig
 from memos.errors import InputError, MemosError
 from memos.interface.doors.api.memory import Memory
-from memos.interface.doors.progress import Show
+from memos.plugins.progress import Show
 
 _PAIRS, _FIRST, _KNOWN = 150, 10, 40  # calls of each kind that are compared, and before; memories there are then
 _CALLS = {"add": 0.3, "search": 0.5, "chat": 0.2}  # how often each is made

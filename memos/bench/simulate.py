@@ -21,9 +21,9 @@ import numpy as np
 from memos.bench.traces import Access, record, trace
 from memos.config import SchedulerConfig
 from memos.errors import InputError
-from memos.interface.doors.progress import Show
 from memos.operation.choosing.cost_model import Costs
 from memos.operation.choosing.foresight import LIKELY, Floats, Foresight
+from memos.plugins.progress import Show
 
 QUESTION = 16  # tokens that follow the memories
 # of shape:cpu-126m on 2 cores, from the times to the first token in docs/benchmarks.md

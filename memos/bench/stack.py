@@ -18,10 +18,10 @@ from memos.cube import Contrast, Probe
 from memos.errors import InputError
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.training.teach import Task, agreed, as_answered, judge, share
-from memos.interface.doors.progress import Show
 from memos.interface.reading.contrasts import NAMES
 from memos.interface.reading.mem_reader import MemReader
 from memos.operation.choosing.mem_scheduler import speaks_of
+from memos.plugins.progress import Show
 from memos.plugins.training.craft import teach
 
 STEPS = 150  # enough for so few

@@ -21,7 +21,7 @@ from memos.errors import InputError
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.cache import Activation, encode
 from memos.infrastructure.host.model.decode import DecodeRow, ModelAnswer, now
-from memos.interface.doors.progress import Show
+from memos.plugins.progress import Show
 
 CONTEXTS, QUERIES = (583, 2773, 6064), (953, 303, 167)  # tokens, as MemOS's table has them (2507.03724)
 COMPARED = 16  # tokens: of greedy answers, and last ones of the query, that are held against those of the full prompt

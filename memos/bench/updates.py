@@ -16,10 +16,10 @@ from typing import Any
 
 from memos.config import Config, SchedulerConfig
 from memos.cube import EPISODE, Probe
-from memos.interface.doors.progress import Show
 from memos.interface.reading.phrasebook import Relation, phrasebook
 from memos.kernel.mem_os import MemOS
 from memos.ops import Add
+from memos.plugins.progress import Show
 
 POLICIES = ("memos", "keep everything", "keep and show everything")
 _ALL = SchedulerConfig(prompt_tokens=4096, segment_tokens=4096, top_k=64)

@@ -28,7 +28,7 @@ from memos.bench.vault_backup import backup_rows
 from memos.cube import Form, Header, MemCube, Namespace, Rights, Text, new_id
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.tables.cube_table import checksum, words
-from memos.interface.doors.progress import Show
+from memos.plugins.progress import Show
 
 _ADDED = {1: 120, 100: 2000}  # memories in a transaction: memories of a round
 # in turn: a call for each memory of a transaction

@@ -181,7 +181,7 @@ class Answering(Service):
             admission, completion = self._answer(admission, talk, "plaintext", listener, request.decode)
         text, kv, rests_on = completion.text, completion.kv, admission
         facts = quoting.facts_read(talk, admission, self._reader.facts)
-        if quotes and request.via != "none" and not quoting.stands(text, op.asks, facts):
+        if quotes and request.via != "none" and (op.wants.past or not quoting.stands(text, op.asks, facts)):
             model = self._config.model.path
             text, kv = quoting.quoted(question, admission.nearest, model, explained=self._explained), None
             rests_on, self._explained = Admission(cubes=admission.nearest), True
@@ -246,16 +246,17 @@ class Answering(Service):
         hits = scheduler.compatible([(shown(hit.cube), hit.score) for hit in found], always)
         match scheduler.policy.reads:
             case "groups":
-                near = scheduler.looked_at(hits, self._vault.payloads_of(cube.id for cube, _ in hits))
+                seen = scheduler.looked_at(hits, self._vault.payloads_of(cube.id for cube, _ in hits))
                 view = self._access.view(caller, (None, op.wants.since, None), summaries=op.wants.summary)
-                texts = self._vault.at(self._operator().group_of(near, view))
+                texts = self._vault.at(self._operator().group_of(seen, view))
             case "found":
                 texts = [cube for cube, _ in hits]
             case "all":
                 texts = self._access.texts(caller)
         # another may have archived one meanwhile; of a group what is cold stays out, unless it was found itself
         texts = [c for c in texts if c.state is not State.COLD or any(c.id == cube.id for cube, _ in hits)]
-        texts = [shown(c) for c in texts if c.state in ANSWERING]
+        past = [cube for cube, _ in hits if cube.state is State.ARCHIVED]  # what earlier times are asked for
+        texts = [*past, *(shown(c) for c in texts if c.state in ANSWERING)]
         made = self._governance.visible(caller, self._vault.payloads_of(c.id for c in texts), seen=texts)
         self._tokens.of([cube.text for cube in texts])  # at once
         admission = scheduler.admit(
@@ -269,7 +270,8 @@ class Answering(Service):
             always,
             self._host().context,
         )
-        return replace(admission, steering=steering, nearest=quoting.nearest(found, (cube for cube, _ in hits)))
+        near = self._finding.near(caller, op, found[: quoting.MOST_QUOTED])
+        return replace(admission, steering=steering, nearest=tuple(cube for cube, _ in hits if cube.id in near))
 
     def _steering(self, caller: Caller, always: Sequence[MemCube]) -> tuple[MemCube, ...]:
         """What the answer is steered by: directions of instructions that always hold, which these stand for then."""

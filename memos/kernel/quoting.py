@@ -14,13 +14,8 @@ from memos.interface.reading.mem_reader import USER
 from memos.operation.life.knowledge import said_words, stated
 
 if TYPE_CHECKING:
-    from memos.kernel.services.finding import Hit
     from memos.operation.choosing.mem_scheduler import Admission, Talk
 
-NEAR = (
-    0.4  # mean cosine of the question's tokens with those of a memory: of LoCoMo's questions .92 of the memories that
-)
-# answer lie above, and .11 of the nearest ones of somebody else's conversations (docs/benchmarks.md)
 MOST_QUOTED, MAX_CHARS = 3, 400
 UNKNOWN = "unknown"  # what the packaged model says by itself where it has no answer
 MOST_WORDS, REPEATS = 4, 3  # at the end of an answer: so many words that come so often are none
@@ -29,12 +24,6 @@ WAY_OUT = (
     "(Quoted, because {model} only reads sentences of the kind it was trained with. For answers in free words set a "
     "chat model: --set model.path=Qwen/Qwen2.5-0.5B-Instruct)"
 )
-
-
-def nearest(found: Sequence[Hit], visible: Iterable[MemCube]) -> tuple[MemCube, ...]:
-    """Of the memories that were found and may be seen, best first, those that speak of what is asked."""
-    near = {hit.cube.id for hit in found if hit.why.get("tokens", 1.0) >= NEAR}
-    return tuple(cube for cube in visible if cube.id in near)[:MOST_QUOTED]
 
 
 def facts_read(talk: Talk, admission: Admission, read: Callable[[str], Sequence[Fact]]) -> Iterator[Fact]:

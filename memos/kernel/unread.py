@@ -12,6 +12,7 @@ from the memories that were made of it: it goes with any of them.
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections import defaultdict
 from concurrent.futures import Future, wait
@@ -19,12 +20,13 @@ from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from memos.cost import metered
-from memos.cube import ANSWERING, MOMENT, SUMMARY, Form, MemCube, Namespace, Source, Text, Trust, Turn, new_id
+from memos.cube import ANSWERING, MOMENT, SUMMARY, TOLD, Form, MemCube, Namespace, Source, Text, Trust, Turn, new_id
 from memos.cube import READ as ORIGIN
 from memos.errors import Cancelled, ContextOverflow, HostError, MemosError
 from memos.infrastructure.vault.tables.job_list import DIED, Job, sources_of
 from memos.interface.reading import extraction
 from memos.interface.reading.documents.parts import DialogueTurn
+from memos.interface.reading.mem_reader import USER
 from memos.kernel.access import Service
 from memos.operation.choosing.upkeep import JobKind, Upkeep
 from memos.operation.life.knowledge import said_words
@@ -46,6 +48,7 @@ QUIET_S = 1.0  # after the last call, before the tagger goes on
 NEAR = 6  # memories that a turn may put out of force
 PAGE = 64  # turns that are looked at at once
 MAX_COMPARED_CHARS = 100  # of a turn that may put others out of force, or be put so: what is longer says more
+_RESOLVED = re.compile(r" \(\d{4}(?:-\d\d)*(?:/\d{4}(?:-\d\d)*)?\)(?=\W*$)")  # days that the reader put behind words
 _OF_TURN = ("said", "expires", "tags", "metadata", "role", "origin", "trust")  # that statements in it have, too
 _GIVEN_UP = (DIED, "cancelled")  # how a job has ended that is not tried again
 
@@ -168,22 +171,24 @@ class Unread(Service):
     def _read_tagged(self, turn: MemCube, job: Job) -> int:
         """Keep the facts that a turn states, and archive what it puts out of force, if the rules have read no fact in
         it; the number of memories made."""
-        words, header = said_words(turn), turn.header
+        header = turn.header
+        speaker = header.speaker or USER
+        words = _RESOLVED.sub("", said_words(turn).removeprefix(f"{speaker}: "))
         read = [cube for cube in self._vault.derived(turn.id) if cube.header.kind != SUMMARY]
         day = _day(turn)
         if any(known for cube in (turn, *read) for known in facts_of(cube)):
             return 0
-        if not (stated := self._reader.stated(words, header.speaker, day)):
+        if not (stated := self._reader.stated(words, speaker, day)):
             return 0
         known = {name: getattr(header, name) for name in _OF_TURN}
         facts = [one for one in stated if one.facts and not any(cube.text for cube in read)]
-        found = [self._reader.of_statement(one, header.speaker, header.said).model_copy(update=known) for one in facts]
+        found = [self._reader.of_statement(one, speaker, header.said).model_copy(update=known) for one in facts]
         near = self._near(turn)
         vectors = [vector for vector, _ in self._embedder().read([*map(said_words, near), words])] if near else []
         ended, own = list[str](), frozenset(terms(words))
         for cube, vector in zip(near, vectors, strict=False):
             earlier, alike = said_words(cube), float(vector @ vectors[-1])
-            if self._reader.ends(earlier, words, alike, header.speaker, day, not own.isdisjoint(terms(earlier))):
+            if self._reader.ends(earlier, words, alike, speaker, day, not own.isdisjoint(terms(earlier))):
                 ended.append(cube.id)
         for op in found[:1]:
             self._governance.permit(Caller(turn.namespace), op)
@@ -333,9 +338,9 @@ def _cube(episode: MemCube, now: datetime) -> MemCube:
 
 
 def _is_said(cube: MemCube) -> bool:
-    """True for a turn of a person that is in force, whole."""
-    spoken = isinstance(cube.payload, Text) and cube.payload.verbatim and not cube.sources
-    return bool(spoken) and cube.header.trust is not Trust.MODEL and cube.state in ANSWERING
+    """True for what a person has said, whole, that is in force."""
+    spoken = isinstance(cube.payload, Text) and (cube.payload.verbatim or cube.header.origin in TOLD)
+    return bool(spoken) and not cube.sources and cube.header.trust is not Trust.MODEL and cube.state in ANSWERING
 
 
 def _day(cube: MemCube) -> date:

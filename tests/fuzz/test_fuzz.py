@@ -122,12 +122,12 @@ def test_a_conversation_that_nobody_writes_is_refused(value: str, suffix: str, t
     text = value if suffix == ".json" else value.removeprefix("[").removesuffix("]")
     (path := tmp_path / f"a{suffix}").write_text(text)
     with pytest.raises(InputError):
-        MemReader().read_file(path)
+        MemReader().read_content(path)
 
 
 def test_a_line_of_a_conversation_ends_where_json_lines_do(tmp_path: Path) -> None:
     (path := tmp_path / "a.jsonl").write_text('{"role": "user", "content": "I live\u2028in Oslo."}\n', "utf-8")
-    assert MemReader().read_file(path)
+    assert MemReader().read_content(path)[0]
 
 
 def test_half_a_character_is_no_memory() -> None:

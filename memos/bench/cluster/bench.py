@@ -11,7 +11,7 @@ from memos.bench.cluster.database import shared_database
 from memos.bench.cluster.kills import run_kills
 from memos.bench.cluster.revocation import revocation
 from memos.bench.cluster.speed import measure_speed, simulated_speed
-from memos.interface.doors.progress import Show
+from memos.plugins.progress import Show
 
 _JOBS, _SIMULATED = 40, 4000  # of each measurement of speed, and of each simulation
 _SPEEDS = (1, 2, 4)  # workers

@@ -19,8 +19,8 @@ from memos.bench.cluster.jobs import LEASE_S, TRIES, JobFeed, ended, settings_wi
 from memos.bench.cluster.workers import Workers, working
 from memos.config import JobsConfig, parse_config
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.interface.doors.progress import Show
 from memos.kernel.mem_os import MemOS
+from memos.plugins.progress import Show
 
 _PAUSE_S = (0.1, 0.9)  # between two kills
 _JOBS_BETWEEN = 4  # that are done between two kills, at most; while none is, nobody works whom a kill could hit

@@ -25,8 +25,8 @@ from memos.bench.cluster.database import SharedDatabase
 from memos.bench.serve import Client, served
 from memos.config import parse_config
 from memos.errors import MemosError
-from memos.interface.doors.progress import Show
 from memos.kernel.mem_os import MemOS
+from memos.plugins.progress import Show
 
 _SHOWN_S = 30.0  # until every process must have shown a memory
 _PROMISED_S = 1.0  # after which no process shows it, however long the call takes

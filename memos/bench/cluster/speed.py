@@ -14,8 +14,8 @@ from memos.bench.cluster.jobs import JobFeed, settings_with
 from memos.bench.cluster.workers import Workers, working
 from memos.config import parse_config
 from memos.errors import MemosError
-from memos.interface.doors.progress import Show
 from memos.kernel.mem_os import MemOS
+from memos.plugins.progress import Show
 
 _READY_S, _DONE_S = 300.0, 600.0  # on a busy machine a start takes minutes
 _LOOK_S = 0.1

@@ -22,8 +22,8 @@ from memos.bench.vault import drawn
 from memos.cube import Blob, Form, Header, MemCube, Namespace, Rights, Source, Text, new_id
 from memos.errors import MemosError, VaultError
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.interface.doors.progress import Show
 from memos.plugins.care.check import problems_of
+from memos.plugins.progress import Show
 
 _THREADS, _PRELOAD, _BLOB = 4, 5000, 1 << 14
 _OWNER = Namespace(user_id="writer")

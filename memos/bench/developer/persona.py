@@ -22,7 +22,7 @@ from memos.cube import State
 from memos.errors import InputError, MemosError
 from memos.interface.doors.api.memory import Memory
 from memos.interface.doors.api.values import Item, Json
-from memos.interface.doors.progress import Show
+from memos.plugins.progress import Show
 
 PEOPLE = Path(memos.__file__).parents[1] / "scripts" / "reader" / "personas"
 TOP_K = 3

@@ -29,13 +29,13 @@ from memos.config import ModelConfig
 from memos.cost import metered
 from memos.errors import InputError
 from memos.infrastructure.host.encoders.embedder import STATEMENTS, TextTagger
-from memos.interface.doors.progress import Show
 from memos.interface.reading import extraction
 from memos.interface.reading.documents.parts import DialogueTurn
 from memos.interface.reading.mem_reader import MemReader
 from memos.interface.reading.statements.tagged import TaggedStatement
 from memos.kernel.mem_os import MemOS
 from memos.ops import Asked
+from memos.plugins.progress import Show
 
 _NEAR = 0.75  # token F1 from which descriptions say the same
 _DESTROYS = ("forget", "rollback", "unshare")

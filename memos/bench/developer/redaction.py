@@ -17,7 +17,7 @@ import yaml
 
 from memos.config import RedactionConfig
 from memos.infrastructure.guard.redaction import Identifier, Redactor
-from memos.interface.doors.progress import Show
+from memos.plugins.progress import Show
 
 KINDS = ("phone", "email", "card", "iban", "national_id")
 _MARKED = re.compile(r"\{(\w+):([^{}]+)\}")

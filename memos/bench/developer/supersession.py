@@ -19,8 +19,8 @@ from typing import Any
 import yaml
 
 from memos.cube import ANSWERING, MemCube
-from memos.interface.doors.progress import Show
 from memos.kernel.mem_os import MemOS
+from memos.plugins.progress import Show
 
 HELD_OUT = 3  # every third case
 _BEGIN = datetime(2025, 1, 1, 9, tzinfo=timezone.utc)

@@ -27,8 +27,8 @@ from memos.bench.fleet.queues import Load, Machines, Outcome, simulate
 from memos.bench.serve import Client, served
 from memos.config import parse_config
 from memos.errors import InputError, MemosError
-from memos.interface.doors.progress import Show
 from memos.kernel.mem_os import MemOS
+from memos.plugins.progress import Show
 
 _CORES = os.cpu_count() or 1
 _SPIN_S = 1.0  # in which the cores that one gets are counted

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from memos.bench.fleet.costs import BYTES_IN_DATABASE, BYTES_IN_PROCESS, PROCESS_BYTES, Call, FleetCosts
 from memos.bench.fleet.queues import Load, Machines, simulate
 from memos.errors import InputError
-from memos.interface.doors.progress import Show
+from memos.plugins.progress import Show
 
 _DAY_S, _MONTH_H = 86_400, 730
 _SIMULATED, _ALONE = 3000, 500  # calls

@@ -23,10 +23,10 @@ from memos.cube import Form, MemCube, Probe
 from memos.errors import GateRejected, InputError, MemosError, NoProbes
 from memos.infrastructure.host.training.teach import share
 from memos.interface.doors.api.memory import Memory
-from memos.interface.doors.progress import Show
 from memos.kernel.services.forming import said_once
 from memos.operation.forms.lesson_maker import GroupLessons, LessonMaker
 from memos.operation.policies.policy import terms
+from memos.plugins.progress import Show
 
 REFUSED = {NoProbes: "cannot be judged", GateRejected: "fell short of the gate"}  # others by their name
 

@@ -13,7 +13,7 @@ from memos.bench.moves.train import adapters, train, trained_kv, write_or_train
 from memos.bench.moves.wrap import wrapping
 from memos.errors import Unsupported
 from memos.infrastructure.host.host import Host
-from memos.interface.doors.progress import Show
+from memos.plugins.progress import Show
 from memos.plugins.training.instant import write_instant
 
 MOVES: Mapping[str, Measure] = {

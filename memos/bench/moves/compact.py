@@ -13,7 +13,7 @@ from memos.config import GateConfig
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.cache import Activation
 from memos.infrastructure.host.training.teach import judge_kv, share, short_of
-from memos.interface.doors.progress import Show
+from memos.plugins.progress import Show
 from memos.plugins.training.compact import compacted
 
 FACTS = 16

@@ -17,9 +17,9 @@ from memos.cube import Fact, Lesson, MadeBy, Text
 from memos.errors import GateRejected
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.training.teach import Task, judge, share, short_of
-from memos.interface.doors.progress import Show
 from memos.interface.reading.contrasts import an_object
 from memos.interface.reading.mem_reader import MemReader
+from memos.plugins.progress import Show
 from memos.plugins.training.craft import make, quick_ways
 from memos.plugins.training.edit import OUTDATED, outdated, still_said
 

@@ -17,10 +17,10 @@ from memos.cube import Fact, Text
 from memos.infrastructure.host.adapters import lora
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.training.teach import Task, judge, share, short_of
-from memos.interface.doors.progress import Show
 from memos.interface.reading.mem_reader import MemReader
 from memos.plugins.externalize.statements import externalize
 from memos.plugins.externalize.values import SURE, Statement
+from memos.plugins.progress import Show
 from memos.plugins.training.craft import teach
 
 FACTS, PEOPLE = 16, 2

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from memos.infrastructure.host.host import Host
-from memos.interface.doors.progress import Show
+from memos.plugins.progress import Show
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from memos.bench.moves.row import Row
 from memos.errors import GateRejected
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.training.teach import share
-from memos.interface.doors.progress import Show
+from memos.plugins.progress import Show
 from memos.plugins.steering.direction import randomised
 from memos.plugins.steering.make import judge, make
 from memos.plugins.steering.values import FOLLOWED, KEPT

@@ -18,7 +18,7 @@ from memos.config import DistilConfig, GateConfig
 from memos.cube import AT_LEAST, MadeBy
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.training.teach import Task, judge, judge_kv, share, short_of
-from memos.interface.doors.progress import Show
+from memos.plugins.progress import Show
 from memos.plugins.training.craft import make, teach, teach_kv
 
 Make = Callable[[Host, Task, Path], None]

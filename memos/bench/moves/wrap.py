@@ -15,9 +15,9 @@ from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.cache import Activation
 from memos.infrastructure.host.kv.compose import compose
 from memos.infrastructure.host.training.teach import share
-from memos.interface.doors.progress import Show
 from memos.interface.reading.mem_reader import MemReader
 from memos.plugins.codecs.wrapped import encode_wrapped
+from memos.plugins.progress import Show
 
 _QUESTIONS = 10  # of each scene, at most
 

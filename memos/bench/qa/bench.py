@@ -28,8 +28,8 @@ from memos.bench.qa.scores import read_corrections
 from memos.bench.qa.shown import named_systems
 from memos.config import Config
 from memos.errors import InputError
-from memos.interface.doors.progress import Show
 from memos.plugins.experiment.folder import alone_in, write
+from memos.plugins.progress import Show
 
 # what a chat model is told, unless model.system says something else; the packaged model takes no instructions
 INSTRUCTION = (

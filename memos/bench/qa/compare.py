@@ -21,7 +21,7 @@ from memos.bench.qa.report import RIGHT, Row, Scoring, rows_of, score_all, total
 from memos.bench.qa.run import Plan
 from memos.bench.qa.tables import ANSWERABLE, in_order
 from memos.errors import InputError
-from memos.interface.doors.progress import Show
+from memos.plugins.progress import Show
 
 MEASURES = ("f1", "f1_corrected", "bleu1", "evidence_recall", "refused", "tokens_mean", "model_calls", "failed")
 FLIPS = (  # kinds, in the order in which they are counted

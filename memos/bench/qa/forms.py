@@ -19,11 +19,11 @@ from memos.config import Config
 from memos.cube import Form
 from memos.errors import EmptyMemory, InputError, MemosError, PromotionError
 from memos.interface.doors.api.memory import Memory
-from memos.interface.doors.progress import Show
 from memos.kernel.answering import Reply
 from memos.kernel.calls import Calls
 from memos.kernel.mem_os import MemOS
 from memos.operation.choosing.mem_scheduler import Via
+from memos.plugins.progress import Show
 
 log = logging.getLogger("memos")
 USER = "user"

@@ -23,8 +23,8 @@ from memos.bench.qa.report import failures_of, with_writer
 from memos.bench.qa.run import Run
 from memos.bench.qa.shown import named_systems
 from memos.config import Config
-from memos.interface.doors.progress import Show
 from memos.plugins.experiment.folder import alone_in, write
+from memos.plugins.progress import Show
 
 LABELS = {"retrieval": (0.0, 1.0), "correctness": (0.0, 0.5, 1.0), "coherence": (0.0, 0.5, 1.0)}
 AT_ONCE = 16  # replies that are judged before their labels are written down

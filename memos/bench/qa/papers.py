@@ -27,9 +27,9 @@ from memos.bench.ttft import bench_ttft, running
 from memos.config import Config
 from memos.errors import InputError
 from memos.infrastructure.host.host import Host
-from memos.interface.doors.progress import Show
 from memos.operation.policies.policy import POLICIES
 from memos.plugins.figures import table_of
+from memos.plugins.progress import Show
 
 TIMES = {"build_s": "build", "kv_s": "KV", "direct_s": "direct", "saved": "saved"}
 CATEGORY_NAMES = (*CATEGORIES.values(), PROBING, ALL)

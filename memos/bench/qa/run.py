@@ -23,8 +23,8 @@ from memos.bench.qa.scores import Correction, QuestionKey
 from memos.bench.qa.shown import NONE, OURS, Exhibit, exhibit
 from memos.config import Config
 from memos.errors import InputError
-from memos.interface.doors.progress import Show
 from memos.plugins.experiment.folder import writable, write
+from memos.plugins.progress import Show
 
 Corrections = Mapping[QuestionKey, Correction]  # of the key, by its audit
 TEXT = "plaintext"  # the form that every answerer takes

@@ -75,11 +75,6 @@ class MemReader:
         """tagger: finds what a message asks for. statement_tagger: what one states beside what the rules read."""
         self._tagger, self._statement_tagger = tagger, statement_tagger
 
-    def read_file(self, path: Path) -> list[Add | Correct]:
-        """One operation per statement worth keeping in a file, and per row and call of a tool; its suffix names its
-        format (the extension point `memos.readers`). Raises InputError, EmptyMemory."""
-        return [op for part in read(path) for op in self._part(part, str(path))]
-
     def read_content(
         self, content: Path | Iterable[dict[str, object]], infer: bool = True
     ) -> tuple[list[Episode | Add], list[Episode]]:
@@ -230,9 +225,9 @@ class MemReader:
 
     def recall(self, question: str, speaker: str = USER, today: date | None = None) -> Recall:
         """To answer a question, whatever the rules would think of it. today: as in a request."""
-        asks = tuple(dict.fromkeys(parse_question(question, speaker)))
-        about = _about(question, speaker, asks)
-        return Recall(question=question, about=about, asks=asks, wants=intents.wants(question, today or _today()))
+        wants = intents.wants(question, today or _today())
+        asks = tuple(dict.fromkeys(parse_question(intents.asked_now(question), speaker)))
+        return Recall(question=question, about=_about(question, speaker, asks), asks=asks, wants=wants)
 
     def facts(self, text: str) -> tuple[Fact, ...]:
         """What a remembered text says."""

@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from memos.cube import ANSWERING, EPISODE, SUMMARY, Fact, Form, MemCube, Text, in_zone
+from memos.cube import ANSWERING, EPISODE, SUMMARY, Fact, Form, MemCube, State, Text, in_zone
 from memos.errors import InputError
+from memos.interface.reading.requests.intents import asked_now
 from memos.kernel.access import Limits, Service, unique
 from memos.operation.life.knowledge import said_words, stated
 from memos.operation.life.time_machine import as_of
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 NO_LIMITS: Limits = (None, None, None)
 MAX_IN_BUDGET = 64  # memories that are looked at to fill a number of tokens
 BY_LENGTH = 0.2  # power of its tokens that a memory's score is divided by there: twice as long, 15 % higher
+NEAR = 0.4  # mean cosine of the question's tokens with those of a memory that speaks of what is asked: of LoCoMo's
+# questions .92 of the evidence lies above, and .11 of the nearest of somebody else's conversations (docs/benchmarks.md)
 MAX_NEAR = 3  # memories that a description which fits none is compared with
 
 
@@ -157,7 +160,26 @@ class Finding(Service):
         if op.wants.whatever:  # the latest first, all as good as can be
             latest = sorted(hits, key=lambda hit: hit.cube.order, reverse=True)
             hits = [replace(h, score=1 - n * 1e-6, why=h.why | {"tokens": 1.0}) for n, h in enumerate(latest)]
+        if op.wants.past and limits == NO_LIMITS and not where:  # it is about what these have replaced
+            hits = [replace(h, cube=c) for h in hits for c in unique([*self._replaced(caller, h.cube), h.cube])]
         return (self._by_use(hits) if any(hit.cube.usage.utility for hit in hits) else hits), narrowed
+
+    def near(self, caller: Caller, op: Recall, hits: Sequence[Hit]) -> set[str]:
+        """Ids of those that speak of what is asked, state the fact that is asked for, or have replaced what does."""
+        near = {hit.cube.id for hit in hits if hit.why.get("tokens", 1.0) >= NEAR or hit.why.get("states")}
+        others = [hit.cube for hit in hits if hit.cube.id not in near]
+        told = [(cube.id, said_words(one)) for cube in others for one in (cube, *self._replaced(caller, cube))]
+        if len(told) > len(others):
+            alike = self._operator().nearness(asked_now(op.question), [words for _, words in told])
+            near |= {id for (id, _), nearness in zip(told, alike, strict=True) if nearness >= NEAR}
+        return near
+
+    def _replaced(self, caller: Caller, cube: MemCube) -> list[MemCube]:
+        """What a memory has replaced, the earliest first: whole turns, and not what was read in them."""
+        own = [cube.id, *(source.id for source in cube.sources), *(one.id for one in self._vault.derived(cube.id))]
+        gone = self._governance.visible(caller, self._vault.at(self._vault.superseded.replaced(own)))
+        ids = {one.id for one in gone}
+        return [one for one in gone if one.state is State.ARCHIVED and ids.isdisjoint(s.id for s in one.sources)]
 
     def _found(self, caller: Caller, op: Recall | Search, k: int | None, policy: str, view: View) -> list[FoundMemory]:
         query = op.question if isinstance(op, Recall) else op.query

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pydantic_core
 
-from memos.cube import ANSWERING, EPISODE, PASSAGE, SUMMARY, MemCube, Namespace, Probe, State, Text, Trust, in_zone
+from memos.cube import ANSWERING, EPISODE, PASSAGE, SUMMARY, TOLD, MemCube, Namespace, State, Text, Trust, in_zone
 from memos.errors import InputError
 from memos.interface.reading.mem_reader import USER
 from memos.kernel.access import Service, unique
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from memos.cube import Probe
     from memos.kernel.access import CuratingOf
     from memos.kernel.unread import Unread
     from memos.kernel.wiring import Parts
@@ -115,6 +116,10 @@ class Keeping(Service):
         self._freshness.release()
         self._operator().refresh_soon()
         return memories
+
+    def read_later(self, memories: Iterable[MemCube]) -> None:
+        """Have the tagger read what has been said, in which the rules read no fact."""
+        self._unread.read_from(min(cube.id for cube in memories))
 
     def remember(self, caller: Caller, ops: Sequence[Add | Correct], fold: bool = True) -> list[MemCube]:
         """Carry out what the reader has made of statements."""
@@ -266,10 +271,10 @@ class Keeping(Service):
 
 
 def _is_without_facts(op: Episode | Add) -> bool:
-    """True for a turn of a person in which the rules read no fact."""
-    if not isinstance(op, Episode) or op.turn.trust is Trust.MODEL:
-        return False
-    return not any(one.facts for one in (op.turn, *op.statements))
+    """True for what a person has said in which the rules read no fact."""
+    said, *read = (op.turn, *op.statements) if isinstance(op, Episode) else (op,)
+    told = isinstance(op, Episode) or op.origin in TOLD
+    return told and said.trust is not Trust.MODEL and not any(one.facts for one in (said, *read))
 
 
 def _as_told(cube: MemCube) -> Add:

@@ -30,7 +30,7 @@ from memos.operation.finding.follower import Follower, TextEmbedder
 from memos.operation.finding.indexes import Indexes
 from memos.operation.finding.keyword_index import Matches
 from memos.operation.finding.ordering import first_of_turns, spread, with_turns
-from memos.operation.finding.vector_index import compare_tokens
+from memos.operation.finding.vector_index import compare_tokens, lengths_of
 from memos.operation.policies.policy import Score, Scores, Signals, terms
 from memos.ops import Wants
 
@@ -237,6 +237,12 @@ class MemOperator:
             best = best[:k]
             ids = [catalog.ids[row] for row in rows[best].tolist()]
         return list(map(FoundMemory, ids, scores[best].tolist(), signals.by_name(best)))
+
+    def nearness(self, query: str, texts: Sequence[str]) -> list[float]:
+        """Of texts that need not be in view, as `tokens` of what is found."""
+        (_, asked), *read = self._embedder.read([query, *texts])
+        each = [tokens if len(tokens) else np.zeros((1, self._embedder.dim), np.int8) for _, tokens in read]
+        return list(map(float, compare_tokens(asked, [(tokens, lengths_of(tokens)) for tokens in each])))
 
     def in_view(self, view: View, *, afresh: bool = True) -> tuple[int, int]:
         """How many memories there are in view, and in all. afresh: False for as many as the last search looked at."""

@@ -254,7 +254,7 @@ class TokenIndex:
             read, none = self._read(missing), np.zeros((1, self._dim), np.int8)
             for row in missing:
                 tokens = read[row] if len(read.get(row, ())) else none
-                self._held[row] = tokens, _lengths(tokens)
+                self._held[row] = tokens, lengths_of(tokens)
                 self._bytes += _size(self._held[row])
         for row in rows:
             self._held[row] = self._held.pop(row)
@@ -270,7 +270,7 @@ def compare_tokens(query: Coarse, rows: Sequence[tuple[Coarse, Floats]]) -> Floa
     if not len(query) or not rows:  # of characters that the embedder does not read
         return np.zeros(len(rows), np.float32)
     tokens, lengths = zip(*rows, strict=True)
-    cosines = _products(np.concatenate(tokens), query.astype(np.float32) / _lengths(query)[:, None])
+    cosines = _products(np.concatenate(tokens), query.astype(np.float32) / lengths_of(query)[:, None])
     cosines /= np.concatenate(lengths)[:, None]
     starts = np.cumsum([0, *map(len, tokens[:-1])])
     found: Floats = np.maximum(np.maximum.reduceat(cosines, starts, axis=0), 0).mean(1)
@@ -281,7 +281,7 @@ def _size(tokens: tuple[Coarse, Floats]) -> int:
     return tokens[0].nbytes + tokens[1].nbytes
 
 
-def _lengths(tokens: Coarse) -> Floats:
+def lengths_of(tokens: Coarse) -> Floats:
     """[tokens], at least so much that it can be divided by."""
     fine = tokens.astype(np.float32)
     found: Floats = np.maximum(np.sqrt(np.einsum("ij,ij->i", fine, fine)), 1e-9)

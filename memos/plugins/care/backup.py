@@ -45,9 +45,9 @@ from memos.infrastructure.vault.stores import (
     store_of,
 )
 from memos.infrastructure.vault.user_erasure import Forgotten, entries
-from memos.interface.doors.progress import Show
 from memos.plugins.care import check as vault_check
 from memos.plugins.care.reader import VaultReader
+from memos.plugins.progress import Show
 
 log = logging.getLogger("memos")
 Value = TypeVar("Value")

@@ -19,8 +19,8 @@ from memos.plugins.care.backup import restore
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from memos.interface.doors.progress import Show
     from memos.plugins.care.backup import Backup
+    from memos.plugins.progress import Show
 
 __all__ = ["back_up", "check", "opened", "restore"]
 

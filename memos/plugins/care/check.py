@@ -34,9 +34,9 @@ from memos.infrastructure.vault.store.extension_tables import ExtensionTable, de
 from memos.infrastructure.vault.store.transactions import IN, Row, Rows
 from memos.infrastructure.vault.stores import Place, Sealing, readable_shelf, store_of
 from memos.infrastructure.vault.tables.cube_table import HEAD, checksum, facts, head, sources
-from memos.interface.doors.progress import Show
 from memos.plugins.care import audit, wal_file
 from memos.plugins.care.reader import WAY_OUT, CannotRead, VaultReader
+from memos.plugins.progress import Show
 
 if TYPE_CHECKING:
     from memos.infrastructure.vault.mem_vault import MemVault

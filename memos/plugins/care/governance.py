@@ -35,7 +35,6 @@ def verify(
     key: Key = None,
 ) -> Output:
     """Exit 0 if every row and checkpoint is as it was written, else 1 with a list."""
-    from memos.infrastructure.vault.audit.signing import read_public
     from memos.plugins.care.audit import verify_export, verify_log
 
     public = None if key is None else read_public(key)
@@ -61,8 +60,6 @@ def proof(
     key: Key = None,
 ) -> Output:
     """Exit 0 if the proof of a forgetting is as it was signed and nothing was found, else 1 with a list."""
-    from memos.infrastructure.vault.audit.signing import read_public
-
     if key is not None:
         problems = faults(read_proof(file), read_public(key))  # no vault is needed
     else:
@@ -70,6 +67,20 @@ def proof(
             problems = faults(read_proof(file), kernel.vault.audit_log.public_key())
     lines = [*problems, "it does not hold" if problems else "it holds"]
     return Output({"problems": problems}, lines, failed=bool(problems))
+
+
+def read_public(given: str) -> str:
+    """A public key in hex, or from a file with it. Raises InputError."""
+    path = Path(given)
+    try:
+        text = path.read_text("utf-8").strip() if len(given) < 256 and path.is_file() else given.strip()
+        if len(bytes.fromhex(text)) == 32:
+            return text.lower()
+    except (OSError, ValueError):
+        pass
+    raise InputError(
+        f"{given:.80} is no public key: give 64 hexadecimal digits, as `memos audit key` prints, or a file"
+    )
 
 
 def read_proof(file: Path) -> Proof:

@@ -13,7 +13,7 @@ import typer
 from memos.cube import AT_LEAST, MadeBy
 from memos.errors import GateRejected, VaultError
 from memos.interface.doors.cli.shared import OpenVault, Output, User, counted, optional_vault_command, vault_command
-from memos.interface.doors.progress import progress_bars
+from memos.plugins.progress import progress_bars
 
 if TYPE_CHECKING:
     from memos.kernel.mem_os import MemOS

@@ -13,10 +13,10 @@ from memos.infrastructure.vault.care.residue import Unsealer
 from memos.infrastructure.vault.sqlite.database import Database
 from memos.infrastructure.vault.sqlite.plain_store import PLAIN_STORE
 from memos.infrastructure.vault.stores import PLAIN_SEALING, OpenStore, Place, Sealing
-from memos.interface.doors.progress import Show
 from memos.plugins.encryption import vault_key
 from memos.plugins.encryption.swap import finish_swap, is_being_swapped
 from memos.plugins.encryption.vault_key import DataKey
+from memos.plugins.progress import Show
 
 PAGE_PROOF_BYTES = 80  # of a page of SQLCipher's: IV and HMAC
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memos.interface.doors.cli.shared import Output, Set, command, settings_of
-from memos.interface.doors.progress import progress_bars
+from memos.plugins.progress import progress_bars
 
 if TYPE_CHECKING:
     from memos.plugins.experiment.report import RunReport

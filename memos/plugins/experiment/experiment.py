@@ -16,12 +16,12 @@ from typing import TypedDict
 
 from memos.config import Config
 from memos.errors import InputError, MemosError
-from memos.interface.doors.progress import Show
 from memos.kernel.mem_os import MemOS
 from memos.plugins.experiment.folder import alone_in, writable, write
 from memos.plugins.experiment.report import RunReport, RunResults
 from memos.plugins.experiment.steps import StepRunner
 from memos.plugins.figures import surroundings
+from memos.plugins.progress import Show
 
 VERSIONS = ("torch", "transformers", "peft", "faiss-cpu", "numpy", "safetensors")
 

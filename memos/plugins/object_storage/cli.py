@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from memos.interface.doors.cli.shared import HERE, Config, Output, Set, command, settings_of
-from memos.interface.doors.progress import progress_bars
+from memos.plugins.progress import progress_bars
 
 vault_blobs = typer.Typer(name="vault")
 

@@ -15,9 +15,9 @@ from memos.errors import CorruptBlob, VaultError
 from memos.infrastructure.vault.blobs.vault_files import SUFFIX
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.store.on_disk import fsync, fsync_all
-from memos.interface.doors.progress import Show
 from memos.plugins.care.care import opened
 from memos.plugins.object_storage.object_shelf import ObjectShelf
+from memos.plugins.progress import Show
 
 log = logging.getLogger("memos")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from memos.errors import VaultError
 from memos.infrastructure.vault.blobs.vault_files import PlainFiles, PlainFormat
 from memos.infrastructure.vault.stores import PLAIN_SEALING, OpenStore, Place, Sealing
-from memos.interface.doors.progress import Show
 from memos.plugins.postgres import vault_server
 from memos.plugins.postgres.server_shelf import ServerShelf
+from memos.plugins.progress import Show
 
 
 class PostgresStore:

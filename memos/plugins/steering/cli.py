@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memos.interface.doors.cli.shared import Output, User, new_vault_command, vault_command
-from memos.interface.doors.progress import progress_bars
+from memos.plugins.progress import progress_bars
 
 if TYPE_CHECKING:
     from memos.cube import MemCube

@@ -27,6 +27,13 @@ def texts(turns: list[dict[str, object]]) -> list[str]:
     return [op.text for op in reader.read_turns(turns, "test")]
 
 
+def of_file(path: Path) -> list[Add | Correct]:
+    """The statements that are read in a file."""
+    found, _ = reader.read_content(path)
+    parts = (one.statements or (one.turn,) if isinstance(one, Episode) else (one,) for one in found)
+    return [op for some in parts for op in some if op.facts or op.kind != EPISODE]
+
+
 @pytest.mark.parametrize(
     "text, kind, words",
     [
@@ -224,7 +231,7 @@ def test_markdown_keeps_bullets_and_paragraphs_under_their_heading(tmp_path: Pat
         "---\ntitle: x\n---\n# House\n\nThe **key** is under\nthe [mat](http://x). It is rusty. Is it?\n\n"
         "- [ ] Mira lives in Oslo.\n* Water is off on Mondays\n\n```\nI live in Code\n```\n## Me\nI live in Rome now.\n"
     )
-    assert [(type(op), op.text, op.segment) for op in reader.read_file(path)] == [
+    assert [(type(op), op.text, op.segment) for op in of_file(path)] == [
         (Add, "The key is under the mat. It is rusty.", "House"),
         (Add, "Mira lives in Oslo.", "Mira"),
         (Add, "Water is off on Mondays.", "House"),
@@ -236,8 +243,8 @@ def test_text_is_paragraphs_unless_every_line_is_spoken(tmp_path: Path) -> None:
     notes, talk = tmp_path / "notes.txt", tmp_path / "talk.txt"
     notes.write_text("Mira lives\nin Oslo. The door sticks.\n\nMind: the step.")
     talk.write_text("Mira: Hello!\nTom: I live in Oslo.\n")
-    assert [op.text for op in reader.read_file(notes)] == ["Mira lives in Oslo.", "The door sticks.", "Mind: the step."]
-    assert [op.text for op in reader.read_file(talk)] == ["Tom: I live in Oslo."]
+    assert [op.text for op in of_file(notes)] == ["Mira lives in Oslo.", "The door sticks.", "Mind: the step."]
+    assert [op.text for op in of_file(talk)] == ["Tom: I live in Oslo."]
 
 
 def test_a_json_list_is_read_like_jsonl(tmp_path: Path) -> None:
@@ -245,7 +252,7 @@ def test_a_json_list_is_read_like_jsonl(tmp_path: Path) -> None:
     lines, whole = tmp_path / "a.jsonl", tmp_path / "a.json"
     lines.write_text("\n\n".join(json.dumps(turn) for turn in turns))
     whole.write_text(json.dumps(turns))
-    assert [op.text for op in reader.read_file(lines)] == [op.text for op in reader.read_file(whole)]
+    assert [op.text for op in of_file(lines)] == [op.text for op in of_file(whole)]
 
 
 @pytest.mark.parametrize(
@@ -270,13 +277,13 @@ def test_a_bad_file_is_refused_by_name_and_line(
     if data is not None:
         (tmp_path / name).write_bytes(data)
     with pytest.raises(error, match=message):
-        reader.read_file(tmp_path / name)
+        of_file(tmp_path / name)
 
 
 def test_a_file_that_the_system_does_not_let_one_read_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "own.txt").symlink_to("/proc/self/mem")  # there, and unreadable even to root
     with pytest.raises(InputError, match=r"own\.txt cannot be read .*; give a file that this user may read"):
-        reader.read_file(tmp_path / "own.txt")
+        of_file(tmp_path / "own.txt")
 
 
 def test_probes_ask_for_object_and_subject_with_a_fixed_part_held_out() -> None:
@@ -300,7 +307,7 @@ def test_nobody_is_asked_who_where_there_is_no_one_answer() -> None:
 
 def conversation() -> tuple[list[Add | Correct], dict[tuple[str, str], str]]:
     """The configured conversation as operations, and the facts in force after it."""
-    ops = reader.read_file(CONFIGS / "conversation.jsonl")
+    ops = of_file(CONFIGS / "conversation.jsonl")
     return ops, {(fact.subject, fact.relation): fact.object for op in ops for fact in op.facts}
 
 

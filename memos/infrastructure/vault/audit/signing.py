@@ -104,20 +104,6 @@ def is_signed(key: object, what: str, content: bytes, signature: object) -> bool
     return True
 
 
-def read_public(given: str) -> str:
-    """A public key in hex, or from a file with it. Raises InputError."""
-    path = Path(given)
-    try:
-        text = path.read_text("utf-8").strip() if len(given) < 256 and path.is_file() else given.strip()
-        if len(bytes.fromhex(text)) == 32:
-            return text.lower()
-    except (OSError, ValueError):
-        pass
-    raise InputError(
-        f"{given:.80} is no public key: give 64 hexadecimal digits, as `memos audit key` prints, or a file"
-    )
-
-
 def _message(what: str, content: bytes) -> bytes:
     return what.encode() + b"\0" + content
 

@@ -197,12 +197,33 @@ _ASKS_FOR_SAID = pattern(  # "what did I say about work", "what's new", "find my
 _BETWEEN_US = pattern(r"\b(?:i|me|my|we|us|our|you|your)\b|我|你", re.IGNORECASE)  # not about two others
 
 
+_PAST = pattern(  # of what no longer holds
+    r"\b(?:use[d]? to|previous(?:ly)?|former(?:ly)?|originally|in the past|back then|(?<=was my )old)\b"
+    r"|\bbefore(?:\W*$| (?:that|then|(?:i|we|s?he|they) (?:mov|chang|left|join|start|switch|quit)\w*).*)"
+    r"|以前|之前|原来|过去|曾经",
+    re.IGNORECASE,
+)
+_NOW = pattern(r"\b(?:now|currently|these days|at the moment|nowadays)\b|现在|目前", re.IGNORECASE)
+_TENSE = pattern(r"\b(?:did(?P<we>(?= (?:i|we|you|they)\b))?|was|were)\b", re.IGNORECASE)
+_TODAY = {"did": "does", "was": "is", "were": "are"}
+
+
+def asked_now(question: str) -> str:
+    """A question as it is asked of today: "where did I live before?", "where do I live now?" as "where do I live?"."""
+    if _PAST.search(question):
+        question = _TENSE.sub(
+            lambda verb: "do" if verb["we"] is not None else _TODAY[verb[0].lower()], _PAST.sub("", question)
+        )
+    return " ".join(_NOW.sub("", question).split()).rstrip(" ?？") + "?"
+
+
 def wants(question: str, today: date) -> Wants:
     """An overview is of both sides where it sums up, and else of what the user brought up."""
     found = times.bounds(question, today)
     said = _ASKS_FOR_SAID.fullmatch(found.rest) if found and found.is_since else None
     since = datetime.combine(found.first, time(), timezone.utc) if found and said else None
-    within = {"since": since, "whatever": bool(said and not said["matter"])}
+    past = bool(_PAST.search(question) and not _REPLIED.search(question))
+    within = {"since": since, "whatever": bool(said and not said["matter"]), "past": past}
     if _OVERVIEW.search(question):
         return Wants(overview=True, side="" if _BOTH_SIDES.search(question) else "user", **within)
     is_request = bool(_REQUEST.search(question) and _BETWEEN_US.search(question))

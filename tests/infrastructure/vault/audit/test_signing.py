@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from memos.errors import InputError, VaultError
-from memos.infrastructure.vault.audit.signing import Signer, SigningKey, is_signed, read_public, statement
+from memos.infrastructure.vault.audit.signing import Signer, SigningKey, is_signed, statement
+from memos.plugins.care.governance import read_public
 
 P = 2**255 - 19
 Y8 = 2707385501144840649318225287225658788936804267575313519463743609750303402022  # of a point of order 8

@@ -2,7 +2,7 @@
 
 import pytest
 
-from memos.interface.doors import progress
+from memos.plugins import progress
 
 
 @pytest.mark.parametrize(("every", "lines"), [(0.0, ["kill 1/3", "kill 2/3", "kill 3/3"]), (30.0, [])])
