@@ -51,6 +51,13 @@ def test_what_it_cannot_read_is_quoted_with_who_said_it_and_when(
     assert TALK[said]["content"] in [getattr(cube.payload, "verbatim", "") for cube in reply.admission.cubes]
 
 
+def test_what_states_the_fact_is_quoted_in_whatever_words(memory: Memory, ada: str) -> None:
+    memory.add([{"role": "user", "name": "Mira", "content": "I moved to Lisbon last week."}], user_id=ada)
+    reply = memory.chat("Where does Mira live?", user_id=ada)
+    assert reply["text"].splitlines()[0] == "Mira said: “I moved to Lisbon last week.”"
+    assert memory.chat("Who is Mira's dentist?", user_id=ada)["text"].startswith(NOT_REMEMBERED)
+
+
 def test_asked_when_something_was_said_a_quote_has_its_day(memory: Memory, ada: str) -> None:
     memory.add("I like jazz.", user_id=ada)
     quote = memory.chat("when did i say that i like jazz?", user_id=ada)["text"].splitlines()[0]

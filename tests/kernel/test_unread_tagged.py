@@ -128,3 +128,49 @@ def test_through_the_memory_api(tmp_path: Path) -> None:
         memory.kernel.tick()
         results = memory.search("where do i live", user_id="tom")["results"]
         assert "southampton" in results[0]["memory"]
+
+
+@pytest.mark.parametrize("door", ["add", "chat"])
+def test_what_is_said_beside_conversations_is_read_too(tmp_path: Path, door: str) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        for text in ("i live in leeds", "moved to southampton last week!"):
+            memos.add(text) if door == "add" else memos.chat(text)
+        memos.tick()
+        first, *others = found(memos, "where do i live?")
+        assert "moved to southampton last week (20" in first and not any("leeds" in text for text in others)
+        told_as = memos.chat("where do i live?").text.splitlines()[0]
+        assert told_as.startswith("You said: “moved to southampton last week") and "(" not in told_as
+        assert problems_of(memos.vault) == []
+
+
+def test_a_statement_without_infer_and_a_documents_are_not_read_later(tmp_path: Path) -> None:
+    (notes := tmp_path / "notes.md").write_text("moved to southampton last week!")
+    with MemOS(vault=tmp_path / "vault") as memos:
+        memos.add("moved to southampton last week!", infer=False)
+        memos.add(notes)
+        assert memos.vault.jobs.all("queued") == []
+
+
+def test_what_held_before_is_found_when_one_asks_for_it(tmp_path: Path) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        for turn in told(["i live in leeds", "moved to york yesterday", "moved to southampton last week!"]):
+            memos.add([turn])
+            memos.tick()
+        asked, towns = "where did i live before?", ["leeds", "york", "southampton"]
+        hits = memos.search(asked)
+        assert [town for hit in hits for town in towns if town in hit.cube.text] == towns
+        assert [hit.cube.state for hit in hits[:2]] == [State.ARCHIVED] * 2
+        assert [hit.cube.id for hit in memos.search(asked, top_k=1)] == [hits[0].cube.id]
+        quotes = ["“i live in leeds”", "“moved to york yesterday”", "“moved to southampton last week”"]
+        assert [line.split(": ")[1] for line in memos.chat(asked).text.splitlines()[:3]] == quotes
+        assert {hit.cube.id for hit in hits} <= {cube.id for cube in memos.ask(asked).admission.cubes}  # a model reads
+        assert len(found(memos, "where do i live?")) == len(memos.search(asked, kinds=["fact", "episode"])) == 1
+        assert memos.within("bob").search(asked) == []
+
+
+def test_what_replaced_the_answer_answers(tmp_path: Path) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        memos.add(told(["I work at Siemens.", "I started at Bosch on Monday!"]))
+        memos.tick()
+        asked = {"Where do I work?": "Bosch", "Where did I work before?": "Siemens"}
+        assert all(name in memos.chat(question).text.splitlines()[0] for question, name in asked.items())

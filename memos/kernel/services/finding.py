@@ -83,7 +83,7 @@ class Finding(Service):
         limits = (None if kinds is None else frozenset(kinds), in_zone(since), in_zone(until))
         hits, narrowed = self.find(caller, op, op.top_k, policy, limits, where)
         self._governance.record([narrowed])
-        hits = self._ranked(hits, policy or self._schedulers.policy_of(caller))
+        hits = self._ranked(hits, policy or self._schedulers.policy_of(caller))[:most]
         return hits if budget is None else self._within(budget, hits, self._access.as_read(caller))
 
     def _ranked(self, hits: Sequence[Hit], policy: str) -> list[Hit]:

@@ -16,7 +16,7 @@ from memos.errors import EmptyMemory, InputError
 from memos.infrastructure.host.encoders.embedder import TextTagger
 from memos.interface.reading.mem_reader import MemReader
 from memos.interface.reading.phrasebook import phrasebook
-from memos.interface.reading.requests.intents import SentenceIntent, intent, wants
+from memos.interface.reading.requests.intents import SentenceIntent, asked_now, intent, wants
 from memos.ops import Add, Asked, Correct, Episode, Forget, Wants
 
 reader = MemReader()
@@ -32,6 +32,25 @@ def of_file(path: Path) -> list[Add | Correct]:
     found, _ = reader.read_content(path)
     parts = (one.statements or (one.turn,) if isinstance(one, Episode) else (one,) for one in found)
     return [op for some in parts for op in some if op.facts or op.kind != EPISODE]
+
+
+@pytest.mark.parametrize(
+    "question, now, is_past",
+    [
+        ("Where did I live before?", "Where do I live?", True),
+        ("where did Mira live before she moved to York?", "where does Mira live?", True),
+        ("Where did we use to live?", "Where do we live?", True),
+        ("What was my old job?", "What is my job?", True),
+        ("Where do I live now?", "Where do I live?", False),
+        ("我以前住在哪里？", "我住在哪里?", True),
+        ("What did Mira paint before the race?", "What did Mira paint before the race?", False),
+        ("What did you recommend before?", None, False),
+        ("Was I ill on Monday?", "Was I ill on Monday?", False),
+    ],
+)
+def test_a_question_about_what_no_longer_holds(question: str, now: str | None, is_past: bool) -> None:
+    assert wants(question, date(2026, 3, 11)).past == is_past
+    assert now is None or asked_now(question) == now
 
 
 @pytest.mark.parametrize(
