@@ -182,9 +182,9 @@ class Answering(Service):
         text, kv, rests_on = completion.text, completion.kv, admission
         facts = quoting.facts_read(talk, admission, self._reader.facts)
         if quotes and request.via != "none" and (op.wants.past or not quoting.stands(text, op.asks, facts)):
-            model = self._config.model.path
-            text, kv = quoting.quoted(question, admission.nearest, model, explained=self._explained), None
-            rests_on, self._explained = Admission(cubes=admission.nearest), True
+            near = self._finding.near(caller, op, admission)[: quoting.MOST_QUOTED]
+            text, kv = quoting.quoted(question, near, self._config.model.path, explained=self._explained), None
+            rests_on, self._explained = Admission(cubes=near), True
         elif (quotes or not request.on_text) and self._host().in_closed_world and quoting.stutters(text):
             text, kv = quoting.UNKNOWN, None
         if quotes and request.on_text:
@@ -270,8 +270,8 @@ class Answering(Service):
             always,
             self._host().context,
         )
-        near = self._finding.near(caller, op, found[: quoting.MOST_QUOTED])
-        return replace(admission, steering=steering, nearest=tuple(cube for cube, _ in hits if cube.id in near))
+        why = {hit.cube.id: hit.why for hit in found}
+        return replace(admission, steering=steering, found=tuple((cube, why[cube.id]) for cube, _ in hits))
 
     def _steering(self, caller: Caller, always: Sequence[MemCube]) -> tuple[MemCube, ...]:
         """What the answer is steered by: directions of instructions that always hold, which these stand for then."""

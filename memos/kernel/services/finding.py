@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from memos.infrastructure.vault.audit.records import Decision
     from memos.kernel.access import CuratingOf
     from memos.kernel.wiring import Parts
+    from memos.operation.choosing.mem_scheduler import Admission
     from memos.operation.choosing.replay import Replay
     from memos.operation.finding.catalog import View
     from memos.operation.finding.mem_operator import FoundMemory
@@ -33,7 +34,7 @@ MAX_IN_BUDGET = 64  # memories that are looked at to fill a number of tokens
 BY_LENGTH = 0.2  # power of its tokens that a memory's score is divided by there: twice as long, 15 % higher
 NEAR = 0.4  # mean cosine of the question's tokens with those of a memory that speaks of what is asked: of LoCoMo's
 # questions .92 of the evidence lies above, and .11 of the nearest of somebody else's conversations (docs/benchmarks.md)
-MAX_NEAR = 3  # memories that a description which fits none is compared with
+MAX_NEAR = 3  # memories that a description which fits none is compared with, or what they replaced with a question
 
 
 @dataclass(frozen=True)
@@ -164,15 +165,15 @@ class Finding(Service):
             hits = [replace(h, cube=c) for h in hits for c in unique([*self._replaced(caller, h.cube), h.cube])]
         return (self._by_use(hits) if any(hit.cube.usage.utility for hit in hits) else hits), narrowed
 
-    def near(self, caller: Caller, op: Recall, hits: Sequence[Hit]) -> set[str]:
-        """Ids of those that speak of what is asked, state the fact that is asked for, or have replaced what does."""
-        near = {hit.cube.id for hit in hits if hit.why.get("tokens", 1.0) >= NEAR or hit.why.get("states")}
-        others = [hit.cube for hit in hits if hit.cube.id not in near]
+    def near(self, caller: Caller, op: Recall, admission: Admission) -> tuple[MemCube, ...]:
+        """Those found that speak of what is asked, state the fact that is asked for, or have replaced what does."""
+        near = {cube.id for cube, why in admission.found if why.get("tokens", 1.0) >= NEAR or why.get("states")}
+        others = [cube for cube, _ in admission.found if cube.id not in near][:MAX_NEAR]
         told = [(cube.id, said_words(one)) for cube in others for one in (cube, *self._replaced(caller, cube))]
         if len(told) > len(others):
             alike = self._operator().nearness(asked_now(op.question), [words for _, words in told])
             near |= {id for (id, _), nearness in zip(told, alike, strict=True) if nearness >= NEAR}
-        return near
+        return tuple(cube for cube, _ in admission.found if cube.id in near)
 
     def _replaced(self, caller: Caller, cube: MemCube) -> list[MemCube]:
         """What a memory has replaced, the earliest first: whole turns, and not what was read in them."""

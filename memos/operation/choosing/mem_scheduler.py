@@ -39,7 +39,7 @@ class Admission:
     pinned: tuple[MemCube, ...] = ()  # those of `cubes` that are always seen, and were not found
     steering: tuple[MemCube, ...] = ()  # directions that every answer is steered by, beside the adapters
     way: Way | None = None  # how KV and text were chosen between, where there was a choice
-    nearest: tuple[MemCube, ...] = ()  # of what was found, best first, what speaks of the question
+    found: tuple[tuple[MemCube, Mapping[str, float]], ...] = ()  # what was, best first, with its signals
 
     @property
     def as_text(self) -> tuple[MemCube, ...]:
