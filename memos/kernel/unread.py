@@ -171,8 +171,7 @@ class Unread(Service):
     def _read_tagged(self, turn: MemCube, job: Job) -> int:
         """Keep the facts that a turn states, and archive what it puts out of force, if the rules have read no fact in
         it; the number of memories made."""
-        header = turn.header
-        speaker = header.speaker or USER
+        header, speaker = turn.header, turn.header.speaker or USER
         words = _RESOLVED.sub("", said_words(turn).removeprefix(f"{speaker}: "))
         read = [cube for cube in self._vault.derived(turn.id) if cube.header.kind != SUMMARY]
         day = _day(turn)

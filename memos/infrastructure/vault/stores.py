@@ -128,17 +128,11 @@ def shelf_of(place: Place, store: OpenStore) -> Shelf | None:
     """Where payloads of an open vault lie, if not in the folder. Raises VaultError."""
     if place.blobs is None and not beyond(store.rows):
         return store.shelf
-    return _shelf_kind().open(place, store)
+    return shelf_kind().open(place, store)
 
 
-def readable_shelf(
-    folder: Path, format: FileFormat, rows: Rows, below: ReadableShelf | None = None
-) -> ReadableShelf | None:
-    """The same for one who only reads."""
-    return _shelf_kind().reading(folder, format, rows, below) if beyond(rows) else below
-
-
-def _shelf_kind() -> ShelfKind:
+def shelf_kind() -> ShelfKind:
+    """What opens payloads that lie beyond a vault. Raises VaultError."""
     try:
         return SHELVES.get(_BEYOND)
     except (InputError, PluginError) as error:

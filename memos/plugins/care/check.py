@@ -32,7 +32,7 @@ from memos.infrastructure.vault.blobs.vault_files import FileFormat
 from memos.infrastructure.vault.care import file_sums
 from memos.infrastructure.vault.store.extension_tables import ExtensionTable, described
 from memos.infrastructure.vault.store.transactions import IN, Row, Rows
-from memos.infrastructure.vault.stores import Place, Sealing, readable_shelf, store_of
+from memos.infrastructure.vault.stores import Place, Sealing, beyond, shelf_kind, store_of
 from memos.infrastructure.vault.tables.cube_table import HEAD, checksum, facts, head, sources
 from memos.plugins.care import audit, wal_file
 from memos.plugins.care.reader import WAY_OUT, CannotRead, VaultReader
@@ -187,7 +187,7 @@ class _Content:
         """again: a snapshot of a later moment."""
         self._folder, self._db, self._alone, self._show = folder, reader, alone, show
         self._format, self._again, self._shelf = format, again, shelf
-        self._payload_shelf = readable_shelf(folder, format, reader, shelf)
+        self._payload_shelf = shelf_kind().reading(folder, format, reader, shelf) if beyond(reader) else shelf
 
     def findings(self) -> list[str]:
         if broken := self._db.damage("main"):  # what follows would stumble over it

@@ -15,7 +15,6 @@ from memos.interface.reading.times.days import (
     ago,
     feast,
     iso,
-    last_day,
     moved,
     near,
     near_month,
@@ -33,6 +32,10 @@ _ZD = r"(?P<d>\d{1,2}|[一二三四五六七八九十]{1,3})"
 _ZM = r"(?P<m>\d{1,2}|十[一二]|[一二三四五六七八九十元])"
 _ZY = r"(?P<y>\d{4}|[一二三四五六七八九零〇]{4})"
 _ZDAY = r"(?:周|星期|礼拜)(?P<day>[一二三四五六日天1-6])"
+
+
+def last_day(days: Days) -> date:
+    return days if isinstance(days, date) else days[1]
 
 
 def number(word: str) -> int:

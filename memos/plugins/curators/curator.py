@@ -26,7 +26,7 @@ from typing import Generic, Protocol, TypeVar
 from pydantic import AwareDatetime, BaseModel, Field
 
 from memos.cube import Form, Frozen, MemCube
-from memos.operation.policies.policy import Floats, Ranked, Reads, Recalled, Scores, Segment, Signals
+from memos.operation.policies.policy import Floats, Ranked, Reads, Recalled, Scores, Segment, Signals, as_one
 from memos.plugins.curators.signals import CuratorSignals, SignalSource
 
 CURATOR = "curator:"  # origin of what one makes, before the name of the system
@@ -240,13 +240,3 @@ class Curator:
 
     def cold(self, heat: float) -> bool:
         return False
-
-
-def as_one(cubes: Sequence[MemCube], need: Callable[[MemCube], int], room: int) -> list[Segment]:
-    """The first of these that fit together, as one group in canonical order; what does not fit is passed over."""
-    taken = list[MemCube]()
-    for cube in cubes:
-        if (tokens := need(cube)) <= room:
-            room -= tokens
-            taken.append(cube)
-    return [Segment("", tuple(sorted(taken, key=lambda c: c.order)))] if taken else []

@@ -29,8 +29,7 @@ import numpy as np
 
 from memos.config import Config, MemoryOSConfig
 from memos.cube import Form, MemCube
-from memos.operation.policies.policy import Floats, Note, Ranked, Reads, Recalled, Segment, Signals, asks, terms
-from memos.plugins.curators.curator import as_one
+from memos.operation.policies.policy import Floats, Note, Ranked, Reads, Recalled, Segment, Signals, as_one, asks, terms
 from memos.plugins.policies.memoryos_pages import WORDS, Asked, Chain, Page, TopicSegment, direction
 from memos.plugins.policies.memoryos_profile import HIGH, Level, dimensions, level
 

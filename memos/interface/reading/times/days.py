@@ -140,8 +140,4 @@ def first_day(days: Days) -> date:
     return days if isinstance(days, date) else days[0]
 
 
-def last_day(days: Days) -> date:
-    return days if isinstance(days, date) else days[1]
-
-
 Resolve = Callable[[dict[str, str], date, bool], "Days | None"]
