@@ -162,7 +162,8 @@ class Finding(Service):
             latest = sorted(hits, key=lambda hit: hit.cube.order, reverse=True)
             hits = [replace(h, score=1 - n * 1e-6, why=h.why | {"tokens": 1.0}) for n, h in enumerate(latest)]
         if op.wants.past and limits == NO_LIMITS and not where:  # it is about what these have replaced
-            hits = [replace(h, cube=c) for h in hits for c in unique([*self._replaced(caller, h.cube), h.cube])]
+            past = (replace(h, cube=c) for h in hits for c in (*self._replaced(caller, h.cube), h.cube))
+            hits = list({hit.cube.id: hit for hit in past}.values())
         return (self._by_use(hits) if any(hit.cube.usage.utility for hit in hits) else hits), narrowed
 
     def near(self, caller: Caller, op: Recall, admission: Admission) -> tuple[MemCube, ...]:

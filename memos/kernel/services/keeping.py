@@ -272,9 +272,8 @@ class Keeping(Service):
 
 def _is_without_facts(op: Episode | Add) -> bool:
     """True for what a person has said in which the rules read no fact."""
-    said, *read = (op.turn, *op.statements) if isinstance(op, Episode) else (op,)
-    told = isinstance(op, Episode) or op.origin in TOLD
-    return told and said.trust is not Trust.MODEL and not any(one.facts for one in (said, *read))
+    said = (op.turn, *op.statements) if isinstance(op, Episode) else (op,) if op.origin in TOLD else ()
+    return bool(said) and said[0].trust is not Trust.MODEL and not any(one.facts for one in said)
 
 
 def _as_told(cube: MemCube) -> Add:
