@@ -390,9 +390,10 @@ class Pipelines(Service):
         self._freshness.changed(memories)
         log.remembered += memories
         log.undo += [("reinstate", (id,), {}) for id in replaced]  # undone when what replaced them is gone
-        log.undo += [("delete", (c.id,), {}) for c in memories if self._is_new(c.id, log)]
-        if not add.facts:
-            self._keeping.read_later(memories)
+        new = [cube for cube in memories if self._is_new(cube.id, log)]
+        log.undo += [("delete", (cube.id,), {}) for cube in new]
+        if new and not add.facts:
+            self._keeping.read_later(new)
         log.lines.append("Noted: " + " ".join(c.text for c in memories))
 
     def _share(self, caller: Caller, asked: Asked, relation: str, cube: MemCube, log: _Log) -> None:

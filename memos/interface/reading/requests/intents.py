@@ -198,7 +198,7 @@ _BETWEEN_US = pattern(r"\b(?:i|me|my|we|us|our|you|your)\b|我|你", re.IGNORECA
 
 
 _PAST = pattern(  # of what no longer holds
-    r"\b(?:use[d]? to|previous(?:ly)?|former(?:ly)?|originally|in the past|back then|(?<=was my )old)\b"
+    r"\b(?:used? to|previous(?:ly)?|former(?:ly)?|originally|in the past|back then|(?<=was my )old)\b"
     r"|\bbefore(?:\W*$| (?:that|then|(?:i|we|s?he|they) (?:mov|chang|left|join|start|switch|quit)\w*).*)"
     r"|以前|之前|原来|过去|曾经",
     re.IGNORECASE,
@@ -211,9 +211,7 @@ _TODAY = {"did": "does", "was": "is", "were": "are"}
 def asked_now(question: str) -> str:
     """A question as it is asked of today: "where did I live before?", "where do I live now?" as "where do I live?"."""
     if _PAST.search(question):
-        question = _TENSE.sub(
-            lambda verb: "do" if verb["we"] is not None else _TODAY[verb[0].lower()], _PAST.sub("", question)
-        )
+        question = _TENSE.sub(lambda v: "do" if v["we"] is not None else _TODAY[v[0].lower()], _PAST.sub("", question))
     return " ".join(_NOW.sub("", question).split()).rstrip(" ?？") + "?"
 
 
