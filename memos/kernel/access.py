@@ -266,12 +266,6 @@ def part_of(caller: Caller, user: str | None = None, agent: str = "", session: s
     return replace(caller, namespace=part)
 
 
-def require_keeper(caller: Caller, but: str) -> None:
-    """Some things are for whoever holds the folder; `but` says why not. Raises Denied."""
-    if not caller.keeper:
-        raise Denied(f"{caller} {but}; ask who keeps this vault")
-
-
 def as_read(value: T, show: AsRead) -> T:
     """The same value with every cube in it, however deep it lies, as it may be read."""
     read: Any = _as_read(value, show)

@@ -28,8 +28,9 @@ from memos.kernel.services.finding import Hit
 from memos.ops import Add
 from memos.plugins.care import backup as vault_backup
 from memos.plugins.care.audit import verify_log
+from memos.plugins.care.backup import forget_again
 from memos.plugins.care.check import problems_of
-from memos.plugins.care.governance import read_proof
+from memos.plugins.care.governance import read_proof, write_proof
 from memos.plugins.externalize.calls import ExternalizeCalls
 from memos.plugins.packs.calls import PackCalls
 from memos.rights import name_of
@@ -652,7 +653,7 @@ def test_who_is_held_stays_in_use(opened: Opener) -> None:
 def test_a_proof_can_be_kept_and_not_changed(opened: Opener, tmp_path: Path) -> None:
     memos = opened()
     memos.within("quill").add("Ada lives in Oslo.")
-    memos.within("quill").forget_user().write(tmp_path / "proof.json")
+    write_proof(memos.within("quill").forget_user(), tmp_path / "proof.json")
     proof = read_proof(tmp_path / "proof.json")
     assert proof.signed and len(proof.cubes) == 1 and "quill" not in (tmp_path / "proof.json").read_text()
     (tmp_path / "proof.json").write_text(
@@ -686,11 +687,11 @@ def test_an_older_copy_forgets_what_was_forgotten_since(opened: Opener, tmp_path
     ledger = memos.vault.forgetting.ledger()
     [new] = memos.within("ada").add("Ada came back.")
     with MemVault(tmp_path / "copy") as copy:
-        assert copy.forgetting.apply(ledger) == [gone.id]
+        assert forget_again(copy, ledger) == [gone.id]
         assert copy.users() == ["bob"] and {e.digest for e in copy.forgetting.ledger()} >= {e.digest for e in ledger}
-        assert copy.forgetting.apply(ledger) == []
+        assert forget_again(copy, ledger) == []
     assert on_disk(tmp_path / "copy", "Quillfeather") == []
-    assert memos.vault.forgetting.apply(ledger) == [] and memos.within("ada").get(new.id)
+    assert forget_again(memos.vault, ledger) == [] and memos.within("ada").get(new.id)
 
 
 # what comes in packs

@@ -18,6 +18,7 @@ from memos.infrastructure.host.adapters import lora
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.training.teach import Task, judge, share, short_of
 from memos.interface.reading.mem_reader import MemReader
+from memos.interface.reading.phrasebook import phrasebook
 from memos.plugins.externalize.statements import externalize
 from memos.plugins.externalize.values import SURE, Statement
 from memos.plugins.progress import Show
@@ -131,6 +132,6 @@ def _asked(host: Host, folder: Path, mine: frozenset[Triple], others: frozenset[
     began = time.perf_counter()
     said = externalize(host, reader, folder, people, ())
     seconds = time.perf_counter() - began
-    unsaid = len(people) * len(reader.relations) - len({(subject, relation) for subject, relation, _ in mine})
+    unsaid = len(people) * len(phrasebook()) - len({(subject, relation) for subject, relation, _ in mine})
     foreign = externalize(host, reader, folder, strangers, ())
     return RoundTrip(mine, others, tuple(said), tuple(foreign), unsaid, seconds)

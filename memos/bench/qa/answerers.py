@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from memos.bench.qa.extractive import Extractive
 from memos.bench.qa.records import Answer, Answerer, LanguageModel, Shown, Task, digest
-from memos.config import Config, DecodeConfig
+from memos.config import Config, DecodeConfig, ModelConfig
 from memos.errors import ContextOverflow, MemosError
 from memos.infrastructure.host.encoders.embedder import Embedder
 from memos.infrastructure.host.host import Host
-from memos.infrastructure.host.model.prompt import system_text
+from memos.infrastructure.host.model.prompt import memory_block, memory_lines
 from memos.infrastructure.host.request import Request
 from memos.plugins.chat_endpoint import ChatEndpoint, EndpointError
 
@@ -152,10 +152,10 @@ class EndpointAnswerer:
         """What is asked, and how many memories did not fit."""
         shown, asked = in_order(task.shown), _asked(task)
         if self._context is not None:
-            around = len(system_text(self._config.model, ["x"])) + len(asked["content"])
+            around = len(_system_text(self._config.model, ["x"])) + len(asked["content"])
             room = self._context - self._config.decode.max_new_tokens - around // CHARS
             shown = that_fit(task.shown, [len(memory.text) // CHARS + 1 for memory in task.shown], room)
-        told = system_text(self._config.model, [memory.text for memory in shown])
+        told = _system_text(self._config.model, [memory.text for memory in shown])
         return [*([{"role": "system", "content": told}] if told else []), asked], len(task.shown) - len(shown)
 
     def _all(self, asked: Sequence[tuple[list[Message], int]]) -> Iterator[Answer]:
@@ -202,3 +202,10 @@ class EndpointAnswerer:
         if limits.cost is not None and cost >= limits.cost:
             return f"the budget of {limits.cost:g} is spent; the same command with a larger one goes on"
         return ""
+
+
+def _system_text(config: ModelConfig, memories: Sequence[str]) -> str:
+    """The system message that shows memories to a model whose tokenizer is not here: what `PromptFormat` shows."""
+    fenced = config.fence != "never"
+    lines = "".join(memory_lines(config, memories, fenced))
+    return f"{config.system}{memory_block(config, lines, fenced)}" if memories else config.system

@@ -188,25 +188,12 @@ class UserErasure:
         """Who and what was forgotten, as digests: kept beside backups, and applied to one that is brought back."""
         return entries(self._db)
 
-    def apply(self, others: Iterable[Forgotten]) -> list[str]:
-        """Forget in this copy of a vault what was forgotten in another; the ids of cubes that are gone. Raises Held."""
-        known = {entry.digest for entry in entries(self._db)}  # forgotten here, and may have come back since
-        ledger = [entry for entry in others if entry.digest not in known]
-        cubes = [id for (id,) in self._db.rows("SELECT id FROM heads")]
-        gone: dict[str, None] = {}
-        with self._vault.transaction():
-            for user, at in named(ledger, "user", self._named()).items():
-                ids = self.concerned(user, at)
-                self.forget(user, ids)
-                gone |= dict.fromkeys(ids)
-            left = [id for id in named(ledger, "cube", cubes) if id not in gone]
-            left += [cube.id for cube in self._vault.derived(*left) if cube.id not in left]
-            self._vault.delete(left)
-            known = {entry.digest for entry in entries(self._db)}
-            _write(self._db, {entry.digest: entry for entry in ledger if entry.digest not in known}.values())
-        return [*gone, *left]
+    def note(self, others: Iterable[Forgotten]) -> None:
+        """Who and what was forgotten in another copy of the vault is forgotten here, too. Within a transaction."""
+        known = {entry.digest for entry in entries(self._db)}
+        _write(self._db, {entry.digest: entry for entry in others if entry.digest not in known}.values())
 
-    def _named(self) -> list[str]:
+    def users(self) -> list[str]:
         """The users that anything here names, also those who own no cube."""
         names = {o for c in self._vault.cubes() for o in (c.namespace.user_id, c.rights.owner)}
         for table, column in _NAMES:

@@ -19,7 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memos.cube import BY_HAND, Blob, Form, Header, MemCube, Probe, Rights, Source, State, Text, new_id
+from memos.cube import BY_HAND, Blob, Form, Header, MemCube, Probe, Rights, Source, State, new_id
 from memos.errors import Cancelled, CorruptBlob, GateRejected, NoProbes, NoRoom, Unsupported
 from memos.infrastructure.host.engines import EXECUTORS
 from memos.infrastructure.host.host import Host
@@ -166,7 +166,7 @@ class Transitions:
         """Text -> KV, in the first codec in which there is room for it and the model answers over it, as it was
         stored, as over the full prompt."""
         began = time.perf_counter()
-        activation = self._encoded(sources, self._activation.stored)
+        activation = self.kv_of(sources, self._activation.stored)
         for codec in (ways := self._serving.codecs(len(activation.ids))):
             self._host.save_kv(activation, staged, codec)
             try:
@@ -189,7 +189,8 @@ class Transitions:
             scores=scores,
         )
 
-    def _encoded(self, sources: Sequence[MemCube], codec: str) -> Activation:
+    def kv_of(self, sources: Sequence[MemCube], codec: str) -> Activation:
+        """KV as it is made of them here."""
         memories, file = tuple(c.text for c in sources), self._vault.blobs.file
         if any(c.is_picture for c in sources) and (seen := visions.get(VISION).encode(self._host, sources, file)):
             return seen
@@ -342,36 +343,6 @@ class Transitions:
                 f"Promote fewer memories at once, allow more distil.steps, or {way}",
                 scores,
             )
-
-    def accept(self, blob: Blob, path: Path, sources: Sequence[MemCube], judged: bool, own: bool) -> None:
-        """Return if KV or an adapter that was made elsewhere, of these memories, can be used here.
-
-        KV must be what is made of them here. An adapter must load; judged: it passes its gate too. own: this vault has
-        signed for it. Raises what stands against it.
-        """
-        if not sources or any(not isinstance(c.payload, Text) for c in sources):
-            raise Unsupported("a tensor is not made of memories that came with it; promote them here")
-        if blob.tokens and blob.few_rows:
-            if not own:
-                raise Unsupported("nothing proves what trained KV of somebody else says; promote its memories here")
-            self._host.load_kv(path)
-        elif blob.tokens:
-            self._require_same(sources, path, blob.codec)
-        else:
-            self._host.cold((path,))
-            _, short = self.gate([path], sources) if judged else ({}, [])
-            if short:
-                raise Unsupported(f"adapter {blob.sha256} failed its gate here: {', '.join(short)}; promote anew")
-
-    def _require_same(self, sources: Sequence[MemCube], path: Path, codec: str) -> None:
-        """Raises Unsupported unless a KV file holds what is made here of the same text: one that answers a question or
-        two as the text does may say something else to the next."""
-        with self._vault.blobs.staging() as made:
-            self._host.save_kv(self._encoded(sources, codec), made, codec)
-            if not self._host.load_kv(path).is_near(self._host.load_kv(made)):
-                raise Unsupported(
-                    f"the KV cache {path.name} does not hold what its memories say; promote its memories here"
-                )
 
     def _nearness(self, sources: Sequence[MemCube], path: Path, codec: str) -> dict[str, float]:
         """How near the model answers over a KV file to the full prompt. Raises Unsupported where that is too far; a NaN

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memos.cube import ANSWERING, EPISODE, PASSAGE, SUMMARY, Form, MemCube, State, Text
-from memos.errors import InputError
 from memos.infrastructure.vault.audit.signing import is_signed, statement
 from memos.infrastructure.vault.care.residue import phrases_of, pieces_of
 
@@ -164,13 +163,6 @@ class Proof:
     def signed(self) -> bool:
         """True if it is as it was signed."""
         return is_signed(self.key, _PROOF, _statement(self), self.signature)
-
-    def write(self, file: Path) -> None:
-        """Raises InputError."""
-        try:
-            file.write_text(json.dumps(asdict(self), indent=2) + "\n", "utf-8")
-        except OSError as error:
-            raise InputError(f"{file} cannot be written ({error.strerror}); name another file") from error
 
 
 def forget_user(vault: MemVault, lifecycle: MemLifecycle, user: str) -> Proof:

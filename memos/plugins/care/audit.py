@@ -1,4 +1,4 @@
-"""Verifies the audit log of a vault, or an export of it; must not know how one is written.
+"""Exports the audit log of a vault, and verifies it or an export; must not know how a row is written.
 
 Found is what one without the key has changed, removed, put in or moved: of rows, of checkpoints, and of what was signed
 when somebody was forgotten.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,22 @@ class Verdict:
     checkpoints: int = 0
     unsigned: int = 0
     keys: list[str] = field(default_factory=list)  # public keys, by which it was to be signed
+
+
+def export(log: AuditLog, out: Path) -> int:
+    """Write the whole log, which can be verified by itself, with a line for each row and checkpoint; how many rows.
+    Raises VaultError, InputError."""
+    with log.signed() as (header, there):
+        parts: Iterable[Any] = (("checkpoint", there.checkpoints), ("forgetting", there.forgettings))
+        try:
+            with out.open("w", encoding="utf-8") as file:
+                file.write(json.dumps(header) + "\n")
+                for name, values in (("row", there.rows), *parts):
+                    for value in values:
+                        file.write(json.dumps({name: value._asdict()}) + "\n")
+        except OSError as error:
+            raise InputError(f"{out} cannot be written ({error.strerror}); name another file") from error
+        return int(header["rows"])
 
 
 def verify_log(log: AuditLog, key: str | None = None) -> Verdict:

@@ -44,7 +44,7 @@ from memos.infrastructure.vault.stores import (
     beyond,
     store_of,
 )
-from memos.infrastructure.vault.user_erasure import Forgotten, entries
+from memos.infrastructure.vault.user_erasure import Forgotten, entries, named
 from memos.plugins.care import check as vault_check
 from memos.plugins.care.reader import VaultReader
 from memos.plugins.progress import Show
@@ -195,7 +195,7 @@ def restore(
         show("bytes", done, manifest.bytes)
         if ledger:
             with MemVault(part, governance=governance) as vault:
-                vault.forgetting.apply(ledger)
+                forget_again(vault, ledger)
         file_sums.keep(part)
         _sync_folders(part)
         if target.exists():
@@ -210,6 +210,24 @@ def restore(
         with suppress(OSError):
             remove(part)
     return manifest
+
+
+def forget_again(vault: MemVault, others: Iterable[Forgotten]) -> list[str]:
+    """Forget in a copy of a vault what was forgotten in another; the ids of cubes that are gone. Raises Held."""
+    here = vault.forgetting
+    known = {entry.digest for entry in here.ledger()}  # forgotten here, and may have come back since
+    ledger, cubes = [entry for entry in others if entry.digest not in known], [cube.id for cube in vault.cubes()]
+    gone: dict[str, None] = {}
+    with vault.transaction():
+        for user, at in named(ledger, "user", here.users()).items():
+            ids = here.concerned(user, at)
+            here.forget(user, ids)
+            gone |= dict.fromkeys(ids)
+        left = [id for id in named(ledger, "cube", cubes) if id not in gone]
+        left += [cube.id for cube in vault.derived(*left) if cube.id not in left]
+        vault.delete(left)
+        here.note(ledger)
+    return [*gone, *left]
 
 
 def _bring_back(backup: Path, to: Path, listed: tuple[str, Path | None, int, str]) -> int:

@@ -125,8 +125,25 @@ def _of_files(folder: Path, databases: list[Path], show: Show) -> list[str]:
     if kept is None or not all(map(wal_file.is_empty, databases)):
         return []
     show("files", 0, len(kept))
-    found = file_sums.problems(folder, kept)
+    found = changed_files(folder, kept)
     show("files", len(kept), len(kept))
+    return found
+
+
+def changed_files(folder: Path, kept: file_sums.Sums) -> list[str]:
+    """How files differ from what was kept, in words."""
+    there = dict(file_sums.files_of(folder))
+    found = [f"{folder / name} is missing" for name in kept if name not in there]
+    for name, path in there.items():
+        if name not in kept:
+            found.append(f"{path} is not a file of this vault; remove it")
+            continue
+        size, was = path.stat().st_size, kept[name]
+        if size != was.size:
+            found.append(f"{path} has {size} bytes, and had {was.size} when the vault was closed")
+        for i, (now, then) in enumerate(zip(file_sums.sums_of(path), was.sums, strict=False)):
+            if now != then:
+                found.append(f"{path} is not what was written, after byte {i * file_sums.EXTENT}")
     return found
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -83,6 +84,14 @@ def read_public(given: str) -> str:
     )
 
 
+def write_proof(proof: Proof, file: Path) -> None:
+    """Raises InputError."""
+    try:
+        file.write_text(json.dumps(asdict(proof), indent=2) + "\n", "utf-8")
+    except OSError as error:
+        raise InputError(f"{file} cannot be written ({error.strerror}); name another file") from error
+
+
 def read_proof(file: Path) -> Proof:
     """Raises InputError."""
     from memos.operation.life.forgetting import Proof
@@ -134,7 +143,9 @@ def export_(
     file: Annotated[Path, typer.Argument(help="JSON lines; verify it with `memos audit verify FILE --key PUB`")],
 ) -> Output:
     """Write the log with its checkpoints to a file that can be verified by itself."""
-    rows, by = kernel.vault.audit_log.export(file), kernel.vault.audit_log.public_key()
+    from memos.plugins.care.audit import export
+
+    rows, by = export(kernel.vault.audit_log, file), kernel.vault.audit_log.public_key()
     return Output({"path": file, "rows": rows, "key": by}, f"{rows} rows in {file}, signed by {by}")
 
 
@@ -158,7 +169,7 @@ def forget(
     done, error = kernel.within(user).forget_user(), None
     try:
         if proof is not None:
-            done.write(proof)
+            write_proof(done, proof)
     except InputError as refused:  # what is gone is gone, and is told
         proof, error = None, refused
     value = {"message": "Forgotten.", "results": [done]}

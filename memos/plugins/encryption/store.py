@@ -107,10 +107,13 @@ class EncryptedStore:
 def _key_problems(folder: Path) -> list[str]:
     """What is wrong with the key.json of a vault: no key opens it then, and nothing else is read. Of a closed one, how
     it differs from what it was; else what it tells by itself."""
+    from memos.plugins.care import check
+
     with suppress(CorruptBlob):  # which is told with the rest
         sums = file_sums.read(folder)
         if sums and vault_key.NAME in sums:
-            return [told for told in file_sums.problems(folder, sums) if told.startswith(str(folder / vault_key.NAME))]
+            key = str(folder / vault_key.NAME)
+            return [told for told in check.changed_files(folder, sums) if told.startswith(key)]
     return vault_key.problems(folder)
 
 

@@ -17,6 +17,7 @@ from memos.cube import Fact, MemCube, Probe, Text, plain
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.training.rows import answer_row, chunks, row_losses
 from memos.infrastructure.host.training.teach import lessons_of
+from memos.interface.reading.phrasebook import phrasebook
 from memos.plugins.externalize.values import Evidence, Statement
 
 if TYPE_CHECKING:
@@ -27,9 +28,6 @@ FIRST_FORMS = 3  # of a question, which show whether an adapter has something to
 
 class PhraseReader(Protocol):
     """What is asked of language here: questions about a relation, and statements of it."""
-
-    @property
-    def relations(self) -> tuple[str, ...]: ...
 
     def asks(self, subject: str, relation: str) -> list[str]:
         """All forms of asking for a relation of a subject."""
@@ -54,7 +52,7 @@ def externalize(
     """
     backed = _backed(host, reader, folder, memories)
     subjects = list(dict.fromkeys([*about, *(subject for subject, _ in backed)]))
-    forms = {(s, r): reader.asks(s, r) for s in subjects for r in reader.relations}
+    forms = {(s, r): reader.asks(s, r) for s in subjects for r in sorted(phrasebook())}
     under = host.cold((folder,))
     first_asked = [question for asked in forms.values() for question in asked[:FIRST_FORMS]]
     first = {answer.question: answer for answer in _answers(host, first_asked, under)}

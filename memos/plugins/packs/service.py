@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from memos.cube import Blob, Frozen, MemCube, Namespace, in_zone
-from memos.errors import InputError
-from memos.kernel.access import require_keeper
+from memos.cube import Frozen, MemCube, Namespace, in_zone
+from memos.errors import Denied, InputError
 from memos.kernel.calls import Services
 from memos.ops import Get
 from memos.plugins.packs.dumper import Dumped, MemDumper, Selection
@@ -24,6 +24,7 @@ from memos.plugins.packs.pack import PackReader
 from memos.plugins.packs.pack_table import Installed, PackTable
 from memos.plugins.packs.provenance import give
 from memos.plugins.packs.subscriptions import PackUpdate, Subscriptions
+from memos.plugins.packs.tensors import require_usable
 from memos.plugins.packs.trusted_keys import TrustedKeys
 from memos.rights import Caller
 
@@ -42,10 +43,9 @@ class Packs:
         self.publishers = TrustedKeys(table, vault.audit_log.signer.path)
         self.dumper = MemDumper(vault, reader, table, lambda owner, cubes: governance.visible(Caller(owner), cubes))
 
-        def accept(blob: Blob, path: Path, sources: Sequence[MemCube], judged: bool, own: bool) -> None:
-            parts.transitions().accept(blob, path, sources, judged, own)  # loads the model with the first tensor
-
-        self.loader = MemLoader(vault, lifecycle, parts.knowledge, reader, table, parts.fits, accept)
+        self.loader = MemLoader(
+            vault, lifecycle, parts.knowledge, reader, table, parts.fits, partial(require_usable, parts)
+        )
         self._subscriptions = Subscriptions(vault, lifecycle, table, self.dumper, self.loader, self.publishers)
 
     # -- dumps ---------------------------------------------------------------------------------------------
@@ -69,9 +69,9 @@ class Packs:
         vault's own. which: see `_selected`. Raises InputError, NotFound.
         """
         if everyone:
-            require_keeper(caller, "dumps what is its own")
+            _require_keeper(caller, "dumps what is its own")
         if key is not None:
-            require_keeper(caller, "signs with the key of this vault alone")
+            _require_keeper(caller, "signs with the key of this vault alone")
         owners = [Caller(Namespace(user_id=name)) for name in self._vault.users()] if everyone else [caller]
         chosen = self._selected(caller, **which)
         for owner in owners:
@@ -122,7 +122,7 @@ class Packs:
         where it was. Raises InputError, BadPack, UntrustedKey, IdClash, NoRoom.
         """
         if owners:
-            require_keeper(caller, "owns what it loads")
+            _require_keeper(caller, "owns what it loads")
         self._permit(caller, Load(pack=str(path)), trust)
         with PackReader(path, self.publishers.required(trust)) as pack:
             self.publishers.pin(pack)
@@ -160,7 +160,7 @@ class Packs:
         requires: packs that it builds on, as "PUBLISHER/NAME>=1.0.0,<2.0.0". withdrawn: why a memory was taken back, by
         its id. which: see `_selected`. Raises RegistryError, InputError.
         """
-        require_keeper(caller, "publishes nothing, as that is signed in the vault's name")
+        _require_keeper(caller, "publishes nothing, as that is signed in the vault's name")
         release = release_of(pack, version, licence, description, requires, withdrawn or {})
         chosen = self._selected(caller, **which)
         self._governance.permit(caller, Dump(ids=chosen.ids))
@@ -171,7 +171,7 @@ class Packs:
         self, caller: Caller, place: str, pack: str, version: str, why: str, *, key: Path | None = None
     ) -> RegistryEntry:
         """Take a published version back: whoever has it archives it with the next update. Raises RegistryError."""
-        require_keeper(caller, "withdraws nothing, as that is signed in the vault's name")
+        _require_keeper(caller, "withdraws nothing, as that is signed in the vault's name")
         self._governance.permit(caller, RemovePack(pack=pack))
         return MemStore(place).withdraw(pack, version, why, self.publishers.key(key))
 
@@ -214,12 +214,12 @@ class Packs:
 
     def trusted(self, caller: Caller) -> tuple[dict[str, str], str]:
         """(key by the name of a publisher, the vault's own key)."""
-        require_keeper(caller, "sees none of the keys that are trusted here")
+        _require_keeper(caller, "sees none of the keys that are trusted here")
         return self._table.pins(), self.publishers.key().public
 
     def untrust(self, caller: Caller, name: str) -> None:
         """Give up the key of a publisher. Raises NotFound."""
-        require_keeper(caller, "trusts no publishers")
+        _require_keeper(caller, "trusts no publishers")
         self._governance.permit(caller, Untrust(name=name))
         self._table.unpin(name)
 
@@ -227,7 +227,7 @@ class Packs:
         """Whose packs they are, once that is permitted: packs are the user's as a whole, and whose key is trusted is
         for all users. Raises Denied."""
         if trust is not None:
-            require_keeper(caller, "says nothing of whose key is trusted")
+            _require_keeper(caller, "says nothing of whose key is trusted")
         self._governance.permit(caller, op, over=Namespace(user_id=caller.user_id))
         return caller.namespace
 
@@ -246,3 +246,9 @@ class Packs:
 def make(services: Services) -> Packs:
     """The service of the extension point memos.services."""
     return Packs(services)
+
+
+def _require_keeper(caller: Caller, but: str) -> None:
+    """Some things are for whoever holds the folder; `but` says why not. Raises Denied."""
+    if not caller.keeper:
+        raise Denied(f"{caller} {but}; ask who keeps this vault")

@@ -321,8 +321,8 @@ def test_a_file_that_was_not_written_is_not_read_again(closed: Path, monkeypatch
     long_ago = 10**18
     os.utime(closed / "vectors.db", ns=(long_ago, long_ago))
     MemVault(closed).close()  # reads it, as it is not as old as it was
-    read, sums = list[str](), file_sums._sums
-    monkeypatch.setattr(file_sums, "_sums", lambda path: read.append(path.name) or sums(path))
+    read, sums = list[str](), file_sums.sums_of
+    monkeypatch.setattr(file_sums, "sums_of", lambda path: read.append(path.name) or sums(path))
     MemVault(closed).close()
     assert "vectors.db" not in read and "vault.db" in read
     monkeypatch.undo()

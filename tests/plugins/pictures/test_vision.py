@@ -23,6 +23,7 @@ from memos.infrastructure.host.model.decode import DecodeRow
 from memos.infrastructure.host.request import Request
 from memos.lazy import Lazy
 from memos.plugins.packs.calls import PackCalls
+from memos.plugins.packs.tensors import require_usable
 from memos.plugins.pictures.calls import PictureCalls
 from memos.plugins.pictures.vision import (
     VISION,
@@ -278,7 +279,7 @@ def test_kv_of_a_picture_travels_with_it_and_is_taken_if_it_is_what_the_picture_
     with llava.vault.blobs.staging() as staged:
         llava.host.save_kv(lie, staged)
         with pytest.raises(Unsupported, match="does not hold what its memories say"):
-            llava.parts.transitions().accept(kv.blob, staged, [cube], judged=False, own=False)
+            require_usable(llava.parts, kv.blob, staged, [cube], judged=False, own=False)
 
 
 def _other_prompt(kernel: MemOS, folder: Path) -> tuple[PicturedPrompt, tuple[int, ...]]:

@@ -89,7 +89,7 @@ class PromptFormat:
 
     def lines(self, memories: Sequence[str]) -> list[list[int]]:
         """Each memory as it stands in a prompt, as `line` gives it; together in a fifth of the time."""
-        texts = _lines(self._config, memories, self.fenced)
+        texts = memory_lines(self._config, memories, self.fenced)
         if not texts:
             return []
         with self._lock:
@@ -127,7 +127,7 @@ class PromptFormat:
         return self.build(memories, [{"role": "user", "content": ""}]).prefix
 
     def _header(self, memories: str) -> str:
-        return _block(self._config, memories, self.fenced)
+        return memory_block(self._config, memories, self.fenced)
 
     def _without_controls(self, text: str) -> str:
         """What somebody says, a turn's answer that repeats a memory too, without control tokens: they look the same."""
@@ -174,18 +174,11 @@ class PromptFormat:
         return str(text)
 
 
-def system_text(config: ModelConfig, memories: Sequence[str]) -> str:
-    """The system message that shows memories to a model whose tokenizer is not here: what `PromptFormat` shows."""
-    fenced = config.fence != "never"
-    lines = "".join(_lines(config, memories, fenced))
-    return f"{config.system}{_block(config, lines, fenced)}" if memories else config.system
-
-
-def _lines(config: ModelConfig, memories: Sequence[str], fenced: bool) -> list[str]:
+def memory_lines(config: ModelConfig, memories: Sequence[str], fenced: bool) -> list[str]:
     return [config.memory_line.format(text=_harmless(memory) if fenced else memory) for memory in memories]
 
 
-def _block(config: ModelConfig, memories: str, fenced: bool) -> str:
+def memory_block(config: ModelConfig, memories: str, fenced: bool) -> str:
     begin, end = _FENCE if fenced else ("", "")
     return f"{begin}{config.memory_header}{memories}{end}"
 

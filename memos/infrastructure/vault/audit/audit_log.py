@@ -15,13 +15,14 @@ from __future__ import annotations
 import json
 import logging
 import secrets
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from memos.config import AuditConfig
 from memos.cube import Namespace
-from memos.errors import InputError, VaultError
+from memos.errors import VaultError
 from memos.infrastructure.vault.audit.records import COLUMNS, AuditRow, DecisionLog, all_rows, digest_of, row_of
 from memos.infrastructure.vault.audit.signing import KEY, Signer, statement
 from memos.infrastructure.vault.store import on_disk
@@ -156,29 +157,19 @@ class AuditLog(DecisionLog):
         """All that it says."""
         return contents(self._db)
 
-    def export(self, out: Path) -> int:
-        """Write the whole log, which can be verified by itself, with a line for each row and checkpoint; how many rows.
-        Raises VaultError, InputError."""
+    @contextmanager
+    def signed(self) -> Iterator[tuple[dict[str, Any], LogContents]]:
+        """All of the log, which nobody writes to meanwhile, and what says so, signed. Raises VaultError."""
         self.sign()
         with self._db.writing():
             self._require_own_key(self._last_checkpoint())
             last = self._db.rows("SELECT n, hash FROM audit ORDER BY n DESC LIMIT 1")
             n, hash = last[0] if last else (0, "")
             there = self.contents()
-            header = {"format": FORMAT, "rows": n, "hash": hash, "at": self._db.now().isoformat()}
+            header = {"format": FORMAT, "rows": int(n), "hash": hash, "at": self._db.now().isoformat()}
             header |= {"key": self.signer.public, "checkpoints": len(there.checkpoints)}
             header |= {"forgettings": len(there.forgettings)}
-            signed = header | {"signature": self.signer.sign(EXPORT, statement(header))}
-            parts: Iterable[Any] = (("checkpoint", there.checkpoints), ("forgetting", there.forgettings))
-            try:
-                with out.open("w", encoding="utf-8") as file:
-                    file.write(json.dumps(signed) + "\n")
-                    for name, values in (("row", there.rows), *parts):
-                        for value in values:
-                            file.write(json.dumps({name: value._asdict()}) + "\n")
-            except OSError as error:
-                raise InputError(f"{out} cannot be written ({error.strerror}); name another file") from error
-        return int(n)
+            yield header | {"signature": self.signer.sign(EXPORT, statement(header))}, there
 
     # forgotten
 

@@ -22,7 +22,7 @@ from memos.infrastructure.vault.store.on_disk import fsync
 log = logging.getLogger("memos")
 NAME = "sums.json"
 ELSEWHERE = ("blobs", "index", "tmp")  # folders that are checked by other means, or of no matter
-_EXTENT = 1 << 20  # bytes
+EXTENT = 1 << 20  # bytes
 _SETTLED_NS = 2_000_000_000  # a file written later than this before its sum could be written again at the same time
 
 
@@ -44,11 +44,11 @@ def keep(folder: Path, before: Sums | None = None) -> None:
     """
     try:
         now, found = time.time_ns(), Sums()
-        for name, path in _files(folder):
+        for name, path in files_of(folder):
             there, was = path.stat(), (before or {}).get(name)
             if was is None or (was.size, was.written) != (there.st_size, there.st_mtime_ns):
                 settled = there.st_mtime_ns if there.st_mtime_ns < now - _SETTLED_NS else 0
-                was = FileSum(there.st_size, settled, tuple(_sums(path)))
+                was = FileSum(there.st_size, settled, tuple(sums_of(path)))
             found[name] = was
         on_disk.write_json(folder / NAME, found)
     except OSError as error:
@@ -78,24 +78,8 @@ def read(folder: Path) -> Sums | None:
     return {name: FileSum(size, written, tuple(sums)) for name, (size, written, sums) in found.items()}
 
 
-def problems(folder: Path, kept: Sums) -> list[str]:
-    """How files differ from what was kept, in words."""
-    there = dict(_files(folder))
-    found = [f"{folder / name} is missing" for name in kept if name not in there]
-    for name, path in there.items():
-        if name not in kept:
-            found.append(f"{path} is not a file of this vault; remove it")
-            continue
-        size, was = path.stat().st_size, kept[name]
-        if size != was.size:
-            found.append(f"{path} has {size} bytes, and had {was.size} when the vault was closed")
-        for i, (now, then) in enumerate(zip(_sums(path), was.sums, strict=False)):
-            if now != then:
-                found.append(f"{path} is not what was written, after byte {i * _EXTENT}")
-    return found
-
-
-def _files(folder: Path) -> Iterator[tuple[str, Path]]:
+def files_of(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Those that are summed up, with their names."""
     aside = {NAME, f"{NAME}.part", "lock"}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder)
@@ -104,7 +88,7 @@ def _files(folder: Path) -> Iterator[tuple[str, Path]]:
             yield name.as_posix(), path
 
 
-def _sums(path: Path) -> Iterator[str]:
+def sums_of(path: Path) -> Iterator[str]:
     with path.open("rb", buffering=0) as file:
-        while extent := file.read(_EXTENT):
+        while extent := file.read(EXTENT):
             yield xxhash.xxh3_128_hexdigest(extent)

@@ -17,7 +17,7 @@ from memos.errors import InputError, VaultError
 from memos.infrastructure.vault.audit.records import AuditRow
 from memos.infrastructure.vault.audit.signing import Signer, statement
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.plugins.care.audit import Verdict, verify_export, verify_log
+from memos.plugins.care.audit import Verdict, export, verify_export, verify_log
 
 ROWS, EVERY = 57, 10
 FIELDS = AuditRow._fields
@@ -168,7 +168,7 @@ def test_whoever_has_not_the_key_neither_signs_nor_makes_one(tmp_path: Path, vau
         other.audit_log.append("ann", "read", "a", True, "get")
         assert verify_log(other.audit_log).problems == []
         with pytest.raises(VaultError, match=r"set governance\.audit\.key to the file of that key"):
-            other.audit_log.export(tmp_path / "audit.jsonl")
+            export(other.audit_log, tmp_path / "audit.jsonl")
     assert not (vault.path / "signing.key").exists()
     with MemVault(vault.path, governance=config(tmp_path)) as own:
         assert verify_log(own.audit_log) == Verdict([], ROWS + 1, 6, 1, [own.audit_log.public_key()])
@@ -206,7 +206,7 @@ def test_decisions_are_asked_for_by_caller_action_target_time_and_outcome(vault:
 
 def test_an_export_is_verified_by_itself(tmp_path: Path, vault: MemVault) -> None:
     out, key = tmp_path / "audit.jsonl", vault.audit_log.public_key()
-    assert vault.audit_log.export(out) == ROWS
+    assert export(vault.audit_log, out) == ROWS
     assert verify_export(out, key) == Verdict([], ROWS, 6, 0, [key])
     assert verify_export(out, Signer(tmp_path / "stranger.pem").public).problems
     lines = out.read_text().splitlines()
