@@ -96,16 +96,22 @@ class Unread(Service):
         return self._queue(self._batches(caller, timedelta(seconds=self._config.reader.after_s)))
 
     def stop(self) -> None:
-        """What the model is reading is read to its end; the tagger's job goes on when the vault is opened again."""
-        self._closing.set()
-        self._upkeep.stop()
+        """What the model is reading is read to its end; the tagger's job goes on when the vault is opened again. After
+        a process of few calls nobody might open it for long: what is left there is read, where it is little."""
+        try:
+            after = self._after() if self._parts.brief else []
+            if any(len(self._vault.statements.texts_after(first, PAGE)) < PAGE for first in after):
+                self.finish()
+        finally:
+            self._closing.set()
+            self._upkeep.stop()
 
     # -- the tagger ----------------------------------------------------------------------------------------
 
     def read_from(self, first: str) -> None:
         """Have the turns from this one on read by the tagger in the background."""
         with self._lock:
-            is_new = not self._is_queued()  # who reads by an open job, here or elsewhere, comes to this turn too
+            is_new = not self._after()  # who reads by an open job, here or elsewhere, comes to this turn too
             if is_new:
                 payload = {"sources": [], "after": first[:-1], "why": "turns that no rule reads"}
                 self._vault.jobs.queue(READ_TURNS, payload, READ_TURNS.priority)
@@ -114,12 +120,12 @@ class Unread(Service):
 
     def resume(self) -> None:
         """Go on with what another process has left."""
-        if self._is_queued():
+        if self._after():
             self._reading = self._upkeep.soon(READ_TURNS, self._await_quiet)
 
-    def _is_queued(self) -> bool:
-        """A job of the tagger."""
-        return any("after" in job.payload for job in self._vault.jobs.open(READ_TURNS))
+    def _after(self) -> list[str]:
+        """What the turns that wait for the tagger come after, where any do."""
+        return [str(job.payload["after"]) for job in self._vault.jobs.open(READ_TURNS) if "after" in job.payload]
 
     def finish(self) -> None:
         """Have what waits for the tagger read now, and wait for it."""

@@ -65,7 +65,7 @@ class Parts:
         Raises InputError, VaultError."""
         if (model is None) != (tokenizer is None):
             raise InputError("model and tokenizer belong together; give both, or neither and set model.path")
-        self.config, self._brief = config, brief
+        self.config, self.brief = config, brief
         self._model, self._tokenizer = model, tokenizer
         self.schedulers = Schedulers(config, policy)  # first: what nothing provides is refused before a vault is made
         settings = config.vault
@@ -84,7 +84,7 @@ class Parts:
         self.governance = MemGovernance(self.vault)
         self.identity = Identity(self.vault, config)
         self.access = Access(self.vault, self.governance)
-        self.reader = MemReader(TextTagger(), TextTagger(STATEMENTS))
+        self.reader = MemReader(TextTagger(few=brief), TextTagger(STATEMENTS, brief))
         self.lifecycle = MemLifecycle(self.vault)
         self.ageing = Ageing(self.vault, self.lifecycle, config.lifecycle, config.governance.retention)
         self.knowledge = Knowledge(self.vault, self.lifecycle, self.reader, config.limits)
@@ -162,7 +162,7 @@ class Parts:
         retrieval = self.config.retrieval
         rerank = RERANKERS.get("cross-encoder")(retrieval.reranker) if retrieval.reranker else None
         sight = SIGHTS.get("transformers")(retrieval.pictures, self.vault) if retrieval.pictures else None
-        how = (retrieval.exact_ms, retrieval.hops, rerank, retrieval.compared, not self._brief, sight)
+        how = (retrieval.exact_ms, retrieval.hops, rerank, retrieval.compared, not self.brief, sight)
         return MemOperator(self.vault, self.embedder(), ANSWERING, *how)
 
     def make_foresight(self) -> Foresight:

@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from typing import TypeVar
 
@@ -27,7 +27,10 @@ _SOFT = 1  # omp_pause_soft: settings stay
 _T = TypeVar("_T")
 _of_short: ThreadPoolExecutor
 _of_long: ThreadPoolExecutor
+_of_limits: ThreadPoolExecutor
 _of_thread = threading.local()
+_blas = cache(lambda: ThreadpoolController().select(user_api="blas"))
+_lock, _alone, _limits = threading.Lock(), 0, ExitStack()  # of threads within `numpy_multiplies_alone`
 
 
 def on_encoder_thread(call: Callable[[], _T], characters: int) -> _T:
@@ -52,6 +55,32 @@ def multiply_alone() -> None:
     if threading.current_thread().name.startswith(_NAME) and not hasattr(_of_thread, "limits"):
         _of_thread.limits = threadpool_limits(1, user_api="openmp")  # of this thread, as OpenMP has it
         release_openmp_threads()  # that helped to load
+
+
+@contextmanager
+def numpy_multiplies_alone() -> Iterator[None]:
+    """Within it NumPy multiplies on each thread alone, in all of the process: OpenBLAS's threads spin while they wait
+    for one another, and beside another busy process a forward takes 40 times as long with two on two cores.
+
+    All of it is set by one thread: threadpoolctl lets no other change what one has set.
+    """
+    global _alone
+    with _lock:
+        _alone += 1
+        if _alone == 1:
+            _on_limits_thread(lambda: _limits.enter_context(_blas().limit(limits=1)))
+    try:
+        yield
+    finally:
+        with _lock:
+            _alone -= 1
+            if not _alone:
+                _on_limits_thread(_limits.close)
+
+
+def _on_limits_thread(call: Callable[[], object]) -> None:
+    with suppress(RuntimeError):  # the interpreter is shutting down: slower, but as right
+        _of_limits.submit(call).result()
 
 
 def release_openmp_threads() -> None:
@@ -92,8 +121,9 @@ def _submitted(call: Callable[[], _T], characters: int) -> Future[_T]:
 
 
 def _start() -> None:
-    global _of_short, _of_long
+    global _of_short, _of_long, _of_limits
     _of_short, _of_long = (ThreadPoolExecutor(THREADS, f"{_NAME}-{which}") for which in ("short", "long"))
+    _of_limits = ThreadPoolExecutor(1, "memos-limits")
 
 
 _start()

@@ -11,12 +11,13 @@ from functools import partial
 
 import pytest
 import torch
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from memos.infrastructure.host.threads import (
     SHORT,
     THREADS,
     multiply_alone,
+    numpy_multiplies_alone,
     on_encoder_thread,
     on_encoder_threads,
     openmp_threads,
@@ -81,6 +82,33 @@ def test_an_encoders_thread_multiplies_alone_and_no_other_thread_does() -> None:
     assert on_encoder_thread(alone, 1) == 1
     multiply_alone()  # not on such a thread: changes nothing
     assert torch.get_num_threads() == was
+
+
+def test_numpy_multiplies_alone_until_the_last_who_wants_that_has_ended() -> None:
+    def blas() -> set[int]:
+        return {one["num_threads"] for one in threadpool_info() if one["prefix"].endswith("openblas")}
+
+    was = blas()
+    if not was:
+        pytest.skip("NumPy multiplies without OpenBLAS here")
+    entered, go_on = threading.Event(), threading.Event()
+
+    def alone() -> None:
+        with numpy_multiplies_alone():
+            entered.set()
+            go_on.wait(10)
+
+    with numpy_multiplies_alone():
+        other = threading.Thread(target=alone)
+        other.start()
+        assert entered.wait(10) and blas() == {1}
+    assert blas() == {1}, "the other is still within"
+    go_on.set()
+    other.join()
+    assert blas() == was
+    with threadpool_limits(1, user_api="blas"):  # those of others hold
+        assert blas() == {1}
+    assert blas() == was
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts the threads of the process as Linux lists them")

@@ -6,15 +6,16 @@ Knows weights and tokens; must not import torch or transformers. Its hidden stat
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from math import erf
 from pathlib import Path
-from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from memos.infrastructure.host.threads import numpy_multiplies_alone
 
 Floats = npt.NDArray[np.float32]
 _STEPS = 512  # of one in the table of GELU
@@ -30,40 +31,56 @@ class Encoded(NamedTuple):
 
 
 class NumpyBert:
-    """A BERT of full attention, absolute positions and GELU."""
+    """The encoder of a folder, behind its tokenizer."""
 
     def __init__(self, folder: Path, max_tokens: int) -> None:
         """Raises OSError, ValueError, SafetensorError."""
-        from safetensors.numpy import load_file
         from tokenizers import Tokenizer
 
-        config = json.loads((folder / "config.json").read_text("utf-8"))
-        self._heads, self._layers = int(config["num_attention_heads"]), int(config["num_hidden_layers"])
-        self._eps = np.float32(config["layer_norm_eps"])
-        self._weights: dict[str, Floats] = load_file(folder / "model.safetensors")
+        self._layers = NumpyLayers(folder, {})
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.enable_padding()
         self._tokenizer.enable_truncation(max_tokens)
-        self._alone = Lock()  # NumPy multiplies on all cores, and two that do so wait for one another
 
     def __call__(self, texts: Sequence[str]) -> Encoded:
         read = self._tokenizer.encode_batch(list(texts))
-        mask = np.array([one.attention_mask for one in read], bool)
-        with self._alone:
-            hidden = self._hidden(np.array([one.ids for one in read]), mask)
+        ids, mask = np.array([one.ids for one in read]), np.array([one.attention_mask for one in read], bool)
+        hidden = self._layers(self._layers.table[ids], np.zeros_like(ids), mask)
         return Encoded(hidden, mask, np.array([one.offsets for one in read]))
 
-    def _hidden(self, ids: npt.NDArray[np.int64], mask: npt.NDArray[np.bool_]) -> Floats:
-        words, positions, types = (
-            self._weights[f"embeddings.{kind}_embeddings.weight"] for kind in ("word", "position", "token_type")
+
+class NumpyLayers:
+    """A BERT of full attention, absolute positions and GELU, from the embeddings of words on."""
+
+    def __init__(self, folder: Path, changes: Mapping[str, Floats]) -> None:
+        """changes: of a matrix NAME what is added, as NAME.up @ NAME.down; all else as it is. Raises OSError,
+        ValueError, SafetensorError."""
+        from safetensors.numpy import load_file
+
+        config = json.loads((folder / "config.json").read_text("utf-8"))
+        self._heads, self._count = int(config["num_attention_heads"]), int(config["num_hidden_layers"])
+        self._eps = np.float32(config["layer_norm_eps"])
+        self._weights: dict[str, Floats] = load_file(folder / "model.safetensors")
+        for name, weight in self._weights.items():
+            if f"{name}.up" in changes:
+                self._weights[name] = weight + changes[f"{name}.up"] @ changes[f"{name}.down"]
+            else:
+                self._weights[name] = changes.get(name, weight)
+        self.table = self._weights["embeddings.word_embeddings.weight"]  # [vocabulary, dim]
+
+    def __call__(self, words: Floats, types: npt.NDArray[np.int64], mask: npt.NDArray[np.bool_]) -> Floats:
+        """words: [texts, tokens, dim]; types and mask: [texts, tokens]. Hidden states, as words."""
+        positions, kinds = (
+            self._weights[f"embeddings.{kind}_embeddings.weight"] for kind in ("position", "token_type")
         )
-        x = self._normed(words[ids] + positions[: ids.shape[1]] + types[0], "embeddings")
         unseen = np.where(mask, np.float32(0), np.float32(-1e9))[:, None, None]  # [texts, 1, 1, tokens]
-        for n in range(self._layers):
-            layer = f"encoder.layer.{n}."
-            x = self._normed(x + self._attention(x, unseen, layer + "attention."), layer + "attention.output")
-            inner = _gelu(self._linear(x, layer + "intermediate.dense"))
-            x = self._normed(x + self._linear(inner, layer + "output.dense"), layer + "output")
+        with numpy_multiplies_alone():
+            x = self._normed(words + positions[: words.shape[1]] + kinds[types], "embeddings")
+            for n in range(self._count):
+                layer = f"encoder.layer.{n}."
+                x = self._normed(x + self._attention(x, unseen, layer + "attention."), layer + "attention.output")
+                inner = _gelu(self._linear(x, layer + "intermediate.dense"))
+                x = self._normed(x + self._linear(inner, layer + "output.dense"), layer + "output")
         return x
 
     def _attention(self, x: Floats, unseen: Floats, name: str) -> Floats:

@@ -36,7 +36,7 @@ from memos.config import EmbedderConfig
 from memos.errors import HostError, MemosError, ModelNotFound
 from memos.extensions import Registry
 from memos.infrastructure.host.encoders import weights
-from memos.infrastructure.host.encoders.bert import Encoded, Floats, NumpyBert
+from memos.infrastructure.host.encoders.bert import Encoded, Floats, NumpyBert, NumpyLayers
 from memos.infrastructure.host.encoders.weights import DEFAULT, encoder_folder, input_embeddings, shared_encoder
 from memos.infrastructure.host.engines import loading
 from memos.infrastructure.host.threads import multiply_alone, on_encoder_thread, on_encoder_threads
@@ -242,17 +242,17 @@ class TaggedText:
 class TextTagger:
     """The weights are read with the first message."""
 
-    def __init__(self, folder: Path = REQUESTS) -> None:
-        """folder: that of the weights."""
-        self._folder = folder
+    def __init__(self, folder: Path = REQUESTS, few: bool = False) -> None:
+        """folder: that of the weights. few: so few messages are read that to import torch would take longer."""
+        self._folder, self._few = folder, few
 
     def tag(self, text: str, before: str = "") -> TaggedText:
         """Read a message in the light of what was said before it. Raises HostError, ModelNotFound."""
         return self.read(text, before)[0]
 
-    def read(self, text: str, before: str = "") -> tuple[TaggedText, torch.Tensor | None]:
+    def read(self, text: str, before: str = "") -> tuple[TaggedText, Floats | None]:
         """A message as it is tagged, and the mean of its hidden states, [dim]; None where it has no tokens."""
-        network = _network(self._folder, _written(self._folder))
+        network = _network(self._folder, _written(self._folder), not self._few or "torch" in sys.modules)
         skipped = max(0, len(before) - CONTEXT_CHARACTERS)
         context, message = network.tokens(before[skipped:]), network.tokens(text)[:MAX_MESSAGE_TOKENS]
         if not message:
@@ -275,7 +275,7 @@ Token = tuple[int, int, int, bool]  # id, the characters [begin, end), and wheth
 class _Network:
     """The encoder and its heads. Tokens -> log probabilities of the labels of each."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, in_torch: bool) -> None:
         """Raises HostError, ModelNotFound."""
         from tokenizers import BertWordPieceTokenizer
 
@@ -285,13 +285,8 @@ class _Network:
         self._tokenizer = BertWordPieceTokenizer(vocab={word: n for n, word in enumerate(words)}, lowercase=True)
         self._special = words.index("[CLS]"), words.index("[SEP]")
         self.heads = {head: bio(heads[head]) for head in HEADS}
-        shared = shared_encoder()
-        self._table, self._characters = input_embeddings(shared), own["characters"]
-        model = deepcopy(shared, {id(self._table): self._table})  # without the table: half of it, and unchanged
-        apply_changes(model, own)
-        embedded = self._table[None, :4]
-        example = {"inputs_embeds": embedded, "token_type_ids": embedded[..., 0].long() * 0}
-        self._encode = weights.traced(model, example)
+        self._characters = own["characters"]
+        self._table, self._hidden = (_in_torch if in_torch else _in_numpy)(base, own)
         self._weights = {head: (own[f"{head}.weight"], own[f"{head}.bias"]) for head in HEADS}
         self._addressed = own.get(f"{ADDRESSED}.weight"), own.get(f"{ADDRESSED}.bias")
 
@@ -302,28 +297,53 @@ class _Network:
         whole = zip(encoded.ids, encoded.offsets, encoded.tokens, strict=True)
         return [(id, *place, piece.startswith("##")) for id, place, piece in whole]
 
-    def addressed(self, mean: torch.Tensor) -> float:
+    def addressed(self, mean: Floats) -> float:
         """How likely a message with this mean of its hidden states speaks to the memory; 1 where no weights tell."""
         weight, bias = self._addressed
-        return 1.0 if weight is None or bias is None else float((weight[0] @ mean + bias[0]).sigmoid())
+        return 1.0 if weight is None or bias is None else 1 / (1 + math.exp(-float(weight[0] @ mean + bias[0])))
 
-    def __call__(self, context: Sequence[Token], message: Sequence[Token]) -> tuple[dict[str, Floats], torch.Tensor]:
+    def __call__(self, context: Sequence[Token], message: Sequence[Token]) -> tuple[dict[str, Floats], Floats]:
         """(of each head [tokens, labels] log probabilities, special tokens among the tokens; the mean of the message's
         hidden states, [dim])."""
-        import torch
-
-        multiply_alone()
         cls, sep = self._special
         first = [cls, *(token[0] for token in context), *([sep] if context else [])]
         second = [*(token[0] for token in message), sep]
-        ids, known = torch.tensor([[*first, *second]]), len(self._table)
-        types = torch.tensor([[0] * len(first) + [1] * len(second)])
+        ids, known = np.array([*first, *second]), len(self._table)
+        embedded = self._table[np.minimum(ids, known - 1)]
+        embedded[ids >= known] = self._characters[ids[ids >= known] - known]
+        [hidden] = self._hidden(embedded[None], np.array([[0] * len(first) + [1] * len(second)]))
+        scores = {head: hidden @ w.T + b for head, (w, b) in self._weights.items()}
+        scores = {head: s - np.logaddexp.reduce(s, -1, keepdims=True) for head, s in scores.items()}
+        return scores, hidden[-1 - len(message) : -1].mean(0)
+
+
+_Hidden = Callable[[Floats, npt.NDArray[np.int64]], Floats]  # words [1, tokens, dim], types [1, tokens] -> as words
+
+
+def _in_torch(base: Path, own: Mapping[str, Floats]) -> tuple[Floats, _Hidden]:
+    """The table of words and the layers of the published encoder, with changes."""
+    import torch
+
+    shared = shared_encoder()
+    table = input_embeddings(shared)
+    model = deepcopy(shared, {id(table): table})  # without the table: half of it, and unchanged
+    apply_changes(model, {name: torch.from_numpy(change) for name, change in own.items()})
+    embedded = table[None, :4]
+    encode = weights.traced(model, {"inputs_embeds": embedded, "token_type_ids": embedded[..., 0].long() * 0})
+
+    def hidden(words: Floats, types: npt.NDArray[np.int64]) -> Floats:
+        multiply_alone()
         with torch.inference_mode():
-            embedded = self._table[ids.clamp(max=known - 1)]
-            embedded[ids >= known] = self._characters[ids[ids >= known] - known]
-            [hidden] = self._encode({"inputs_embeds": embedded, "token_type_ids": types})
-            scores = {head: (hidden @ w.T + b).log_softmax(-1).numpy() for head, (w, b) in self._weights.items()}
-            return scores, hidden[-1 - len(message) : -1].mean(0)
+            given = {"inputs_embeds": torch.from_numpy(words), "token_type_ids": torch.from_numpy(types)}
+            return encode(given).numpy()
+
+    return table.numpy(), hidden
+
+
+def _in_numpy(base: Path, own: Mapping[str, Floats]) -> tuple[Floats, _Hidden]:
+    weights.verify(base)
+    layers = NumpyLayers(base, own)
+    return layers.table, lambda words, types: layers(words, types, types >= 0)
 
 
 def apply_changes(model: PreTrainedModel, own: Mapping[str, torch.Tensor]) -> None:
@@ -338,27 +358,27 @@ def apply_changes(model: PreTrainedModel, own: Mapping[str, torch.Tensor]) -> No
                 parameter.copy_(own[name])
 
 
-def _read(folder: Path) -> tuple[dict[str, list[str]], dict[str, torch.Tensor], list[str]]:
+def _read(folder: Path) -> tuple[dict[str, list[str]], dict[str, Floats], list[str]]:
     """(the labels of each head, the tensors, the characters) of a folder. Raises HostError where a file is not there or
     not the one that was written."""
     from safetensors import SafetensorError
-    from safetensors.torch import load_file
+    from safetensors.numpy import load_file
 
     try:
         config = json.loads((folder / "config.json").read_text("utf-8"))
         for name, digest in config["sha256"].items():
             if (found := sha256((folder / name).read_bytes()).hexdigest()) != digest:
                 raise ValueError(f"{name} has sha256 {found}, which should be {digest}")
-        tensors = {name: tensor.float() for name, tensor in load_file(folder / "model.safetensors").items()}
+        tensors = {name: array.astype(np.float32) for name, array in load_file(folder / "model.safetensors").items()}
         return config["heads"], tensors, (folder / "characters.txt").read_text("utf-8").split()
     except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
         raise HostError(f"{folder} does not load as a reader: {error}; install memos again") from error
 
 
 @lru_cache(maxsize=2)
-def _network(folder: Path, written: int) -> _Network:
+def _network(folder: Path, written: int, in_torch: bool) -> _Network:
     """The one of these files, which kernels of one process share."""
-    return _Network(folder)
+    return _Network(folder, in_torch)
 
 
 def _written(folder: Path) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from importlib.resources import files
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from memos.errors import HostError
 from memos.infrastructure.host.encoders.embedder import (
     CONTEXT_CHARACTERS,
+    HEADS,
     TextTagger,
     _likeliest,
     _Network,
@@ -44,8 +47,8 @@ def test_what_a_message_points_to_is_found_in_what_was_said_at_its_place() -> No
 
 
 def test_words_are_read_from_the_table_of_the_embedder_as_from_one_of_its_own() -> None:
-    network, table = _Network(OURS), shared_encoder().get_input_embeddings().weight
-    assert network._table.data_ptr() == table.data_ptr()
+    network, table = _Network(OURS, in_torch=True), shared_encoder().get_input_embeddings().weight
+    assert network._table.ctypes.data == table.data_ptr()
     plain, own = encoder(encoder_folder(DEFAULT), published=True), load_file(OURS / "model.safetensors")
     own = {name: tensor.float() for name, tensor in own.items()}
     assert torch.equal(plain.get_input_embeddings().weight, table), "as published, though it is shared"
@@ -60,9 +63,29 @@ def test_words_are_read_from_the_table_of_the_embedder_as_from_one_of_its_own() 
     with torch.inference_mode():
         hidden = plain(input_ids=ids, token_type_ids=types).last_hidden_state[0]
     scores, mean = network([], tokens)
-    torch.testing.assert_close(hidden[1:-1].mean(0), mean)
+    torch.testing.assert_close(hidden[1:-1].mean(0), torch.from_numpy(mean))
     for head, (w, b) in network._weights.items():
-        torch.testing.assert_close((hidden @ w.T + b).log_softmax(-1), torch.from_numpy(scores[head]), msg=head)
+        expected = (hidden @ torch.from_numpy(w).T + torch.from_numpy(b)).log_softmax(-1)
+        torch.testing.assert_close(expected, torch.from_numpy(scores[head]), msg=head)
+
+
+def test_numpy_tags_as_torch_does() -> None:
+    few, many = (_Network(OURS, in_torch) for in_torch in (False, True))
+    said, asked = few.tokens("My passport number is X4410."), few.tokens("请删除 it, and let Priya read the plan.")
+    for context in ([], said):
+        (scores, mean), (expected, mean_in_torch) = few(context, asked), many(context, asked)
+        np.testing.assert_allclose(mean, mean_in_torch, atol=1e-5)
+        for head in HEADS:
+            np.testing.assert_allclose(scores[head], expected[head], atol=1e-4, err_msg=head)
+        assert few.addressed(mean) == pytest.approx(many.addressed(mean_in_torch), abs=1e-5)
+
+
+def test_a_process_of_few_messages_imports_no_torch() -> None:
+    code = (
+        "import sys; from memos.infrastructure.host.encoders.embedder import TextTagger;"
+        "assert TextTagger(few=True).tag('Forget my address.').parts; assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_nothing_is_found_in_nothing_and_a_long_text_is_read_at_its_beginning() -> None:

@@ -9,6 +9,7 @@ from typer.testing import CliRunner, Result
 
 from memos import MemOS
 from memos.interface.doors.cli.app import app
+from memos.kernel import unread
 
 
 def memos(*command: object) -> Result:
@@ -91,3 +92,21 @@ def test_a_wrong_life_is_told(vault: Path, id: str, command: tuple[object, ...],
     refused = memos(*(id if word == "ID" else word for word in command), "--vault", vault)
     assert refused.exit_code == 1
     assert told in refused.stderr
+
+
+def test_what_a_command_leaves_unread_it_reads_before_it_ends(tmp_path: Path) -> None:
+    vault = tmp_path / "new"
+    for text in ("i live in leeds", "moved to southampton last week!"):
+        said("add", vault, text)
+    assert "southampton" in said("search", vault, "where do i live?").splitlines()[0]
+    assert "leeds" not in said("search", vault, "where do i live?")
+    assert "leeds" in said("search", vault, "where did i live before?").splitlines()[0]
+    with MemOS(vault=vault) as kernel:
+        assert kernel.vault.jobs.all("queued") == []
+
+
+def test_much_that_is_unread_is_left_for_the_work_command(tmp_path: Path) -> None:
+    vault = tmp_path / "new"
+    said("add", vault, *(f"got a new bike today, the {n}th" for n in range(unread.PAGE)))
+    with MemOS(vault=vault) as kernel:
+        assert len(kernel.vault.jobs.all("queued")) == 1
