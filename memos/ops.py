@@ -7,7 +7,7 @@ it. Knows the cube; knows nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -79,13 +79,14 @@ class Episode(Operation):
 
 class Wants(Frozen):
     """What a question wants beside its matter. side: "user" or "assistant" said it, "" either. request: a reply, for
-    which what the user has asked for once and for all counts. overview: how something went, from its beginning. past:
-    what no longer holds. since: only what was said from then on; whatever: any of that."""
+    which what the user has asked for once and for all counts. overview: how something went, from its beginning. held:
+    what held at some time between two days, also where it does not any more. since: only what was said from then on;
+    whatever: any of that."""
 
     side: Literal["user", "assistant", ""] = ""
     request: bool = False
     overview: bool = False
-    past: bool = False
+    held: tuple[date, date] | None = None
     since: datetime | None = None
     whatever: bool = False
 

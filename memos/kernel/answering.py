@@ -181,7 +181,7 @@ class Answering(Service):
             admission, completion = self._answer(admission, talk, "plaintext", listener, request.decode)
         text, kv, rests_on = completion.text, completion.kv, admission
         facts = quoting.facts_read(talk, admission, self._reader.facts)
-        if quotes and request.via != "none" and (op.wants.past or not quoting.stands(text, op.asks, facts)):
+        if quotes and request.via != "none" and (op.wants.held or not quoting.stands(text, op.asks, facts)):
             near = self._finding.near(caller, op, admission)[: quoting.MOST_QUOTED]
             text, kv = quoting.quoted(question, near, self._config.model.path, explained=self._explained), None
             rests_on, self._explained = Admission(cubes=near), True

@@ -168,6 +168,33 @@ def test_what_held_before_is_found_when_one_asks_for_it(tmp_path: Path) -> None:
         assert memos.within("bob").search(asked) == []
 
 
+def test_what_held_at_a_time_is_found_before_what_holds_now(tmp_path: Path) -> None:
+    said = {
+        "2025-03-01": "i live in leeds",
+        "2026-01-10": "just moved to york",
+        "2026-03-01": "moved to hull last week!",
+    }
+    with MemOS(vault=tmp_path) as memos:
+        for day, text in said.items():
+            memos.add([{"role": "user", "content": text, "time": f"{day}T10:00:00Z"}])
+            memos.tick()
+        asked = {
+            "in summer 2025": "leeds",
+            "in 2025": "leeds",
+            "in January 2026": "leeds york",
+            "in February 2026": "york",
+        }
+        for when, towns in asked.items():
+            hits = [hit.cube.text for hit in memos.search(f"where did i live {when}?")]
+            assert [town for text in hits for town in ("leeds", "york", "hull") if town in text] == [
+                *towns.split(),
+                "hull",
+            ]
+            quotes = memos.chat(f"where did i live {when}?").text
+            assert all(town in quotes for town in towns.split()), quotes
+        assert memos.within("bob").search("where did i live in 2025?") == []
+
+
 def test_what_replaced_the_answer_answers(tmp_path: Path) -> None:
     with MemOS(vault=tmp_path) as memos:
         memos.add(told(["I work at Siemens.", "I started at Bosch on Monday!"]))

@@ -225,18 +225,14 @@ class MemReader:
 
     def recall(self, question: str, speaker: str = USER, today: date | None = None) -> Recall:
         """To answer a question, whatever the rules would think of it. today: as in a request."""
-        wants = intents.wants(question, today or _today())
-        asks = tuple(dict.fromkeys(parse_question(intents.asked_now(question), speaker)))
+        today = today or _today()
+        wants = intents.wants(question, today)
+        asks = tuple(dict.fromkeys(parse_question(intents.asked_now(question, today), speaker)))
         return Recall(question=question, about=_about(question, speaker, asks), asks=asks, wants=wants)
 
     def facts(self, text: str) -> tuple[Fact, ...]:
         """What a remembered text says."""
         return self.statement(text).facts
-
-    @property
-    def relations(self) -> tuple[str, ...]:
-        """What can be asked about a subject."""
-        return tuple(sorted(phrasebook()))
 
     def asks(self, subject: str, relation: str) -> list[str]:
         """All forms of asking for a relation of a subject."""

@@ -105,11 +105,12 @@ def _held_out(generic: list[str], specific: list[str], who: list[str]) -> frozen
 _NAMED = frozenset("city employer language birthday sister boss friend book trip code".split())
 # Words with a capital that are never the name of a subject.
 NOT_NAMES = frozenset(
-    """A Actually After Also An And Any Anyone As At Because Before But By Can Correction Could Did Do Does Edit Every
-    Everybody Everyone For From Good Has Have He Her Here His Hm How I If In Is It Its Let Maybe Me My No Nobody None
-    Not Note Now Of Oh On Or Our PS Perhaps Please Remember Reminder She Since So Some Somebody Someone Still Sure Tell
-    Thank Thanks That The Their Them Then There These They This Those To Today Tomorrow Tonight Was We Well Were What
-    When Where Which While Who Whom Whose Why With Would Yes Yesterday You Your""".split()
+    """A Actually After Already Also An And Any Anyone As At Because Before But By Can Correction Could Currently Did Do
+    Does Edit Every Everybody Everyone Finally For From Good Has Have He Her Here His Hm How I If In Is It Its Just Let
+    Maybe Me My No Nobody None Not Note Now Of Officially Oh On Or Our PS Perhaps Please Recently Remember Reminder She
+    Since So Some Somebody Someone Still Sure Tell Thank Thanks That The Their Them Then There These They This Those To
+    Today Tomorrow Tonight Was We Well Were What When Where Which While Who Whom Whose Why With Would Yes Yesterday You
+    Your""".split()
 )
 _WORD = r"[A-ZÀ-ÖØ-Þ][0-9A-Za-zÀ-ɏ_-]+"
 NAME = rf"(?!(?:My|The)\b){_WORD}(?: {_WORD})?"

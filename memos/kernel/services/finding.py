@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import TYPE_CHECKING
 
 from memos.cube import ANSWERING, EPISODE, SUMMARY, Fact, Form, MemCube, State, Text, in_zone
 from memos.errors import InputError
+from memos.infrastructure.host.threads import numpy_multiplies_alone
 from memos.interface.reading.requests.intents import asked_now
 from memos.kernel.access import Limits, Service, unique
 from memos.operation.life.knowledge import said_words, stated
@@ -161,27 +163,40 @@ class Finding(Service):
         if op.wants.whatever:  # the latest first, all as good as can be
             latest = sorted(hits, key=lambda hit: hit.cube.order, reverse=True)
             hits = [replace(h, score=1 - n * 1e-6, why=h.why | {"tokens": 1.0}) for n, h in enumerate(latest)]
-        if op.wants.past and limits == NO_LIMITS and not where:  # it is about what these have replaced
-            past = (replace(h, cube=c) for h in hits for c in (*self._replaced(caller, h.cube), h.cube))
+        if op.wants.held and limits == NO_LIMITS and not where:  # it is about what these have replaced
+            past = (replace(h, cube=c) for h in hits for c in (*self._replaced(caller, h.cube, *op.wants.held), h.cube))
             hits = list({hit.cube.id: hit for hit in past}.values())
         return (self._by_use(hits) if any(hit.cube.usage.utility for hit in hits) else hits), narrowed
 
     def near(self, caller: Caller, op: Recall, admission: Admission) -> tuple[MemCube, ...]:
-        """Those found that speak of what is asked, state the fact that is asked for, or have replaced what does."""
+        """Those found that speak of what is asked, state the fact that is asked for, have replaced what does, or held
+        before one of these at the time that is asked of."""
         near = {cube.id for cube, why in admission.found if why.get("tokens", 1.0) >= NEAR or why.get("states")}
         others = [cube for cube, _ in admission.found if cube.id not in near][:MAX_NEAR]
         told = [(cube.id, said_words(one)) for cube in others for one in (cube, *self._replaced(caller, cube))]
         if len(told) > len(others):
-            alike = self._operator().nearness(asked_now(op.question), [words for _, words in told])
+            now = asked_now(op.question, self._vault.now().astimezone().date())
+            alike = self._operator().nearness(now, [words for _, words in told])
             near |= {id for (id, _), nearness in zip(told, alike, strict=True) if nearness >= NEAR}
+        if op.wants.held:
+            last = [cube for cube, _ in admission.found if cube.id in near]
+            near |= {one.id for cube in last for one in self._replaced(caller, cube, *op.wants.held)}
         return tuple(cube for cube, _ in admission.found if cube.id in near)
 
-    def _replaced(self, caller: Caller, cube: MemCube) -> list[MemCube]:
-        """What a memory has replaced, the earliest first: whole turns, and not what was read in them."""
-        own = [cube.id, *(source.id for source in cube.sources), *(one.id for one in self._vault.derived(cube.id))]
-        gone = self._governance.visible(caller, self._vault.at(self._vault.superseded.replaced(own)))
+    def _replaced(self, caller: Caller, cube: MemCube, first: date = date.min, last: date = date.max) -> list[MemCube]:
+        """What a memory has replaced that held at some time between two days, and what that had replaced before, the
+        earliest first: whole turns, and not what was read in them."""
+        ended: dict[str, datetime] = {}
+        latest = [cube]
+        while latest:
+            by = [id for one in latest for id in (one.id, *(source.id for source in one.sources))]
+            by += [one.id for one in self._vault.derived(*(one.id for one in latest))]
+            new = {id: at for id, at in self._vault.superseded.replaced(by).items() if id not in ended}
+            ended, latest = new | ended, self._vault.at(new) if new else []
+        gone = [one for one in self._vault.at(ended) if one.order[0].date() <= last and ended[one.id].date() > first]
         ids = {one.id for one in gone}
-        return [one for one in gone if one.state is State.ARCHIVED and ids.isdisjoint(s.id for s in one.sources)]
+        archived = [one for one in self._governance.visible(caller, gone) if one.state is State.ARCHIVED]
+        return [one for one in archived if ids.isdisjoint(source.id for source in one.sources)]
 
     def _found(self, caller: Caller, op: Recall | Search, k: int | None, policy: str, view: View) -> list[FoundMemory]:
         query = op.question if isinstance(op, Recall) else op.query
@@ -189,10 +204,9 @@ class Finding(Service):
             return replay.search(query, k, self._access.view(caller), view)
         if curating := self._curating(policy):
             return curating.find(caller, policy, query, k or MAX_IN_BUDGET, view)
-        score = self._schedulers.named(policy).policy.score
-        return self._operator().search(
-            query, k or self._config.scheduler.top_k, view, score, op.about, op.asks, op.wants
-        )
+        score, most = self._schedulers.named(policy).policy.score, k or self._config.scheduler.top_k
+        with numpy_multiplies_alone():
+            return self._operator().search(query, most, view, score, op.about, op.asks, op.wants)
 
     def _replay(self, policy: str) -> Replay | None:
         """None for a policy that keeps no tiers."""

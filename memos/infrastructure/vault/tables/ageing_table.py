@@ -65,12 +65,10 @@ class SupersededTable(Table):
         rows = self._db.rows("SELECT by FROM superseded WHERE id = ? AND undone IS NULL ORDER BY n DESC LIMIT 1", id)
         return str(rows[0][0]) if rows else None
 
-    def replaced(self, by: Iterable[str]) -> list[str]:
-        """The ids of what these have replaced, and what that had replaced before, the earliest first."""
-        sql = f"""WITH RECURSIVE gone (id, n) AS (SELECT id, n FROM superseded WHERE undone IS NULL AND by {IN}
-                  UNION SELECT s.id, s.n FROM superseded s JOIN gone ON s.by = gone.id WHERE s.undone IS NULL)
-                  SELECT id FROM gone ORDER BY n"""
-        return [id for (id,) in self._db.rows(sql, json.dumps(list(by)))]
+    def replaced(self, by: Iterable[str]) -> dict[str, datetime]:
+        """What these have replaced, each with when it ceased to be true."""
+        rows = self._db.rows(f"SELECT id, since FROM superseded WHERE undone IS NULL AND by {IN}", json.dumps(list(by)))
+        return {id: moment(since) for id, since in rows}
 
     def last(self) -> int:
         """How often a memory was replaced: see `after`."""

@@ -204,15 +204,39 @@ _PAST = pattern(  # of what no longer holds
     re.IGNORECASE,
 )
 _NOW = pattern(r"\b(?:now|currently|these days|at the moment|nowadays)\b|现在|目前", re.IGNORECASE)
-_TENSE = pattern(r"\b(?:did(?P<we>(?= (?:i|we|you|they)\b))?|was|were)\b", re.IGNORECASE)
+_TENSE = pattern(r"\b(?:(?P<do>did(?= (?:i|we|you|they)\b))|did|(?P<am>was(?= i\b))|was|were)\b", re.IGNORECASE)
+_MAY_LIE_BACK = pattern(r"\bha(?:d|s|ve)\b|\d|[^\x00-\x7f]", re.IGNORECASE)
 _TODAY = {"did": "does", "was": "is", "were": "are"}
 
 
-def asked_now(question: str) -> str:
-    """A question as it is asked of today: "where did I live before?", "where do I live now?" as "where do I live?"."""
+_ALL = date.min, date.max
+
+
+@lru_cache(maxsize=1 << 8)
+def _asked_of(question: str, today: date) -> tuple[str, date, date] | None:
+    """A question about a time that is over without its words for it, and the first and the last day of that; None for
+    any other."""
+    if _REPLIED.search(question):
+        return None
     if _PAST.search(question):
-        question = _TENSE.sub(lambda v: "do" if v["we"] is not None else _TODAY[v[0].lower()], _PAST.sub("", question))
-    return " ".join(_NOW.sub("", question).split()).rstrip(" ?？") + "?"
+        return _PAST.sub("", question), date.min, date.max
+    was = bool(_TENSE.search(question))
+    if was and (found := times.bounds(question, today)):
+        rest, first, last = found.rest, found.first, found.last
+    elif (was or _MAY_LIE_BACK.search(question)) and (when := times.find(question, today, was)):
+        rest = question[: when.span[0]] + question[when.span[1] :]
+        first, last = (date.fromisoformat(day) for day in (when.when.split("/") * 2)[:2])
+    else:
+        return None
+    return (rest, first, last) if last < today else None
+
+
+def asked_now(question: str, today: date) -> str:
+    """A question as it is asked of today: "where did I live before?", "where did I live in May?" and "where do I live
+    now?" as "where do I live?"."""
+    if asked := _asked_of(question, today):
+        question = _TENSE.sub(lambda verb: verb.lastgroup or _TODAY[verb[0].lower()], asked[0])
+    return " ".join(_NOW.sub("", question).split()).rstrip(" ,?？") + "?"
 
 
 def wants(question: str, today: date) -> Wants:
@@ -220,8 +244,8 @@ def wants(question: str, today: date) -> Wants:
     found = times.bounds(question, today)
     said = _ASKS_FOR_SAID.fullmatch(found.rest) if found and found.is_since else None
     since = datetime.combine(found.first, time(), timezone.utc) if found and said else None
-    past = bool(_PAST.search(question) and not _REPLIED.search(question))
-    within = {"since": since, "whatever": bool(said and not said["matter"]), "past": past}
+    asked = _asked_of(question, today)
+    within = {"since": since, "whatever": bool(said and not said["matter"]), "held": asked and asked[1:]}
     if _OVERVIEW.search(question):
         return Wants(overview=True, side="" if _BOTH_SIDES.search(question) else "user", **within)
     is_request = bool(_REQUEST.search(question) and _BETWEEN_US.search(question))

@@ -275,7 +275,8 @@ def _by_forms(clause: str, voice: _Voice, manner: Manner) -> list[Fact]:
     """The facts by the most specific form of the phrasebook and of readings.yaml; attributes and jobs are last."""
     in_phrasebook = matches(clause, voice.name, voice.lower)
     best = max((match.form.literal for match in in_phrasebook), default=-1)
-    found = [(form, match) for form, match in _forms_of(clause) if match.groupdict().get("s") or voice.name]
+    pairs = ((match.groupdict().get("s") or voice.name, form, match) for form, match in _forms_of(clause))
+    found = [(form, match) for who, form, match in pairs if who and who not in NOT_NAMES]
     states = sorted((pair for pair in found if pair[0].mode != "ended"), key=lambda pair: -pair[0].literal)
     if best >= (states[0][0].literal if states else 0):
         return [f for match in in_phrasebook for f in _of_phrase(match, manner)]
@@ -337,8 +338,6 @@ def _of_form(form: EnglishForm, match: re.Match[str], voice: _Voice, manner: Man
 
 def _facts(subject: str, relation: str, value: str, manner: Manner, form_mode: str, generic: bool) -> list[Fact]:
     """One fact for each value; a plain manner gives way to the form's mode. generic: the form fits any relation."""
-    if subject in NOT_NAMES:
-        return []
     holds, sole = english_readings().holds.get(relation), _is_sole(relation, generic)
     mode: Mode
     if manner == "instead":

@@ -49,13 +49,10 @@ _SINCE = pattern(r"since\b|自从", re.IGNORECASE)
 _AND_I = pattern(r" (?:and|&) (?:i|me)\b", re.IGNORECASE)
 _I_FIRST = pattern(r"^(?:\W|and |so |but |then )*(?:i|we|me)\b|^[我咱]们?[跟和给帮陪]", re.IGNORECASE)  # who does it
 _CLAUSE_END = pattern(r"[，。！？；、：,.!?;\s…～~（）()]")
-_PAST_VERB = pattern(
-    lambda: (
-        rf"\b(?:{one_of('past_verbs')}|(?!need|speed|feed|bed|red|wed|seed|indeed|hundred|sacred|embed|shed)\w{{2,}}ed)\b"
-        "|[了过刚昨]"
-    ),
-    re.IGNORECASE,
-)
+_PAST = r"(?:{}|(?!need|speed|feed|bed|red|wed|seed|indeed|hundred|sacred|embed|shed)\w{{2,}}ed)\b"  # a verb
+_PAST_VERB = pattern(lambda: rf"\b{_PAST.format(one_of('past_verbs'))}|[了过刚昨]", re.IGNORECASE)
+# "just moved", which the tagger takes for talk: a word for whom it is about, or the beginning of what they did
+_JUST = pattern(lambda: rf"(?P<who>(?<=\w) )?\bjust (?={_PAST.format(one_of('past_verbs'))})", re.IGNORECASE)
 _AHEAD = pattern(
     r"\b(?:until|till?|by|due|from|starting)\s+(?:the\s+)?\w+$|\b(?:will|gonna|going to|['’]ll)\b|[到直]$|[报约订挂]了"
     r"|^were \w+ing\b|\bgetting \w+ed\b",
@@ -94,7 +91,7 @@ class TaggedStatement:
 
 def read(text: str, speaker: str, day: date, tagger: MessageTagger) -> list[TaggedStatement]:
     """What somebody's words state, in their order. day: that on which they were said."""
-    tagged, found = tagger.tag(text), list[TaggedStatement]()
+    tagged, found = tagger.tag(_plainly(text)), list[TaggedStatement]()
     for begin, end, mode in _parts(text, [part for part in tagged.parts if part.sure >= SURE]):
         words, slots = text[begin:end], [s for s in tagged.slots if begin <= s.begin < end]
         named = {s.label: text[s.begin : s.end] for s in reversed(slots)}  # the first of each
@@ -133,6 +130,11 @@ def share_out(earlier: str, later: str, tagger: MessageTagger) -> float:
     gone = [(span.begin, span.end) for span in pointed if span.label == OUT and span.sure >= SURE_ENDED]
     words = [match.span() for match in re.finditer(r"[\u3400-\u9fff]|[^\W_\u3400-\u9fff]+", earlier)]
     return sum(any(b <= begin and end <= e for b, e in gone) for begin, end in words) / max(1, len(words))
+
+
+def _plainly(text: str) -> str:
+    """As the tagger knows it, of the same length: "I just moved" as "I moved", and "just moved" as well."""
+    return _JUST.sub(lambda just: f"{' ' if just['who'] else 'I':{len(just[0])}}", text)
 
 
 def _parts(text: str, tagged: list[TaggedSpan]) -> list[tuple[int, int, Mode]]:

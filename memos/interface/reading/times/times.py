@@ -79,12 +79,15 @@ def find(text: str, today: date, past: bool = False) -> FoundTime | None:
 
 
 def bounds(text: str, today: date) -> Bounds | None:
-    """The time that a text ends with, of which what is meant has been said; None where it ends with none."""
+    """The time that a text ends with, of which what is meant has been said; None where it ends with none that has
+    begun."""
     if not (last := _BOUNDED.search(text)) or not (found := find(f"since {last['time']}", today, past=True)):
         return None
     if found.span[0] > len("since ") or found.span[1] < len("since " + last["time"]):
         return None
     begin, end = (date.fromisoformat(day) for day in (found.when.split("/") * 2)[:2])
+    if begin > today:
+        return None
     rest, how = text[: last.start()].rstrip(" ,") + last["end"], last["how"].lower()
     first, day = {
         "since": (begin, today),

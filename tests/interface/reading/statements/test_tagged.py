@@ -152,7 +152,27 @@ def test_people_are_read_as_they_type() -> None:
     assert [(f.relation, f.object) for f in one.facts] == [("city", "southampton")]
 
 
-@pytest.mark.parametrize("text", ["lol no way", "whats the capital of peru", "", "   ", "\ufffd\u200b", "ꙮ" * 300])
+@pytest.mark.parametrize("text", ["just moved to hull", "Just moved to Hull!", "hey, I just moved to Hull"])
+def test_what_somebody_just_did_is_read_as_what_they_did(text: str) -> None:
+    [one] = reader.stated(text, "Tom", WEDNESDAY)
+    assert (one.subject, one.mode) == ("Tom", "now") and one.words in text
+    assert [(f.relation, f.object.lower()) for f in one.facts] == [("city", "hull")]
+    assert not any(fact.subject == "Just" for fact in reader.statement(text).facts)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "lol no way",
+        "just kidding",
+        "that was just wicked",
+        "whats the capital of peru",
+        "",
+        "   ",
+        "\ufffd\u200b",
+        "ꙮ" * 300,
+    ],
+)
 def test_small_talk_and_odd_scripts_state_nothing(text: str) -> None:
     assert reader.stated(text, "Tom", WEDNESDAY) == []
 
