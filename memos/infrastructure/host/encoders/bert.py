@@ -63,9 +63,11 @@ class NumpyLayers:
         self._weights: dict[str, Floats] = load_file(folder / "model.safetensors")
         for name, weight in self._weights.items():
             if f"{name}.up" in changes:
-                self._weights[name] = weight + changes[f"{name}.up"] @ changes[f"{name}.down"]
-            else:
-                self._weights[name] = changes.get(name, weight)
+                weight = weight + changes[f"{name}.up"] @ changes[f"{name}.down"]
+            weight = changes.get(name, weight)
+            # a few rows times a matrix that lies as it is read take half as long as times its transpose
+            is_linear = weight.ndim == 2 and not name.startswith("embeddings.")
+            self._weights[name] = np.ascontiguousarray(weight.T) if is_linear else weight
         self.table = self._weights["embeddings.word_embeddings.weight"]  # [vocabulary, dim]
 
     def __call__(self, words: Floats, types: npt.NDArray[np.int64], mask: npt.NDArray[np.bool_]) -> Floats:
@@ -95,9 +97,9 @@ class NumpyLayers:
 
     def _linear(self, x: Floats, name: str) -> Floats:
         weight = self._weights[f"{name}.weight"]
-        out = x.reshape(-1, x.shape[-1]) @ weight.T  # in one: NumPy multiplies a stack one after the other
+        out = x.reshape(-1, x.shape[-1]) @ weight  # in one: NumPy multiplies a stack one after the other
         out += self._weights[f"{name}.bias"]
-        return out.reshape(*x.shape[:-1], len(weight))
+        return out.reshape(*x.shape[:-1], -1)
 
     def _normed(self, x: Floats, name: str) -> Floats:
         x = x - x.mean(-1, keepdims=True)
