@@ -99,9 +99,8 @@ class Unread(Service):
         """What the model is reading is read to its end; the tagger's job goes on when the vault is opened again. After
         a process of few calls nobody might open it for long: what is left there is read, where it is little."""
         try:
-            after = self._after() if self._parts.brief else []
-            if any(len(self._vault.statements.texts_after(first, PAGE)) < PAGE for first in after):
-                self.finish()
+            if self._parts.brief:
+                self.finish_few(PAGE)
         finally:
             self._closing.set()
             self._upkeep.stop()
@@ -127,14 +126,19 @@ class Unread(Service):
         """What the turns that wait for the tagger come after, where any do."""
         return [str(job.payload["after"]) for job in self._vault.jobs.open(READ_TURNS) if "after" in job.payload]
 
-    def finish(self) -> None:
-        """Have what waits for the tagger read now, and wait for it."""
+    def finish(self, timeout_s: float | None = None) -> None:
+        """Have what waits for the tagger read now, and wait for it; after the timeout it is read later."""
         self._hurry.set()
         try:
             if self._reading is not None and not self._reading.cancelled():
-                wait([self._reading])
+                wait([self._reading], timeout_s)
         finally:
             self._hurry.clear()
+
+    def finish_few(self, most: int, timeout_s: float | None = None) -> None:
+        """The same, where fewer turns than `most` wait."""
+        if any(len(self._vault.statements.texts_after(first, most)) < most for first in self._after()):
+            self.finish(timeout_s)
 
     def _await_quiet(self) -> None:
         """Until nobody has called for a while, and the encoder is loaded: large libraries that two threads import at

@@ -201,3 +201,19 @@ def test_what_replaced_the_answer_answers(tmp_path: Path) -> None:
         memos.tick()
         asked = {"Where do I work?": "Bosch", "Where did I work before?": "Siemens"}
         assert all(name in memos.chat(question).text.splitlines()[0] for question, name in asked.items())
+
+
+def test_what_is_told_in_a_chat_is_read_before_it_is_acknowledged(tmp_path: Path) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        for text in ("i live in leeds", "no longer vegan", "moved to hull!"):
+            assert memos.chat(text).text == f"Noted: User: {text}" + ("." if text[-1] != "!" else "")
+        assert memos.vault.jobs.all("queued") == []
+        assert [cube.state for cube in memos.cubes() if "leeds" in cube.text] == [State.ARCHIVED]
+        assert "hull" in memos.chat("where do i live?").text
+
+
+def test_a_chat_does_not_wait_for_much_that_others_have_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        memos.within("bob").add(told([f"got bike number {n}" for n in range(1, 9)]))
+        memos.chat("moved to hull!")
+        assert len(memos.vault.jobs.all("queued")) + len(memos.vault.jobs.all("running")) == 1

@@ -172,11 +172,23 @@ class MemReader:
         intent, words = intents.intent(text, USER)
         if intent is SentenceIntent.FORGET and not more and first.doubted == "correct":
             return (Asked(intent="forget", what=words),)  # "Forget that ..." says which of the two
+        if not more and self._is_told(text, first, day):
+            return (Asked(intent="remember", what=text),)
+        if not more and first.intent in ("remember", "correct") and wordings.ASKS_MODEL.match(text):
+            return (Asked(intent="recall", what=text),)
         is_order = first.intent == "forget" and first.what in text
         if not (more or is_order) and (order := wordings.FORGETS.fullmatch(text)):
             unsure = first if first.doubted == "forget" else Asked(intent="forget")
             return (unsure.model_copy(update={"what": next(filter(None, order.groups()))}),)
         return tuple(found)
+
+    def _is_told(self, text: str, asked: Asked, day: date) -> bool:
+        """True of what is no question and states something, where it is taken for talk, or for a correction of nobody
+        knows what."""
+        if text.endswith(("?", "？")) or not (asked.intent == "talk" or asked.doubted == "correct"):
+            return False
+        stated = self.stated(text, USER, day) if self._statement_tagger else []
+        return any(asked.intent == "talk" or one.facts for one in stated)
 
     def _asked_within(self, text: str, turns: Sequence[Mapping[str, object]], today: date) -> Asked | None:
         """A request for a list, a count or a search of what was said in some time; None for any other message."""

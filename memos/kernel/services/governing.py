@@ -82,10 +82,6 @@ class Governing(Service):
         """Raises BadTransition."""
         return self._freshness.changed(self._lifecycle.end_hold(self._access.cube(caller, EndHold(id=id), id).id))
 
-    def concerned(self, user: str) -> list[str]:
-        """The ids of all that goes when a user is forgotten."""
-        return self._vault.forgetting.concerned(user)
-
     def forget_user(self, caller: Caller) -> Proof:
         """Remove the user: every memory in every form and state, and whatever was made of these, also by others.
 
@@ -112,10 +108,6 @@ class Governing(Service):
     def keys(self) -> list[Credential]:
         """The keys that there are, without what would let anybody in."""
         return self._vault.credentials.all()
-
-    def revoke_key(self, id: str) -> None:
-        """From the next call on, a key opens nothing. Raises NotFound."""
-        self._vault.credentials.revoke(id)
 
     # grants
 

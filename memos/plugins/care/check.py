@@ -130,6 +130,17 @@ def _of_files(folder: Path, databases: list[Path], show: Show) -> list[str]:
     return found
 
 
+def _index_problems(folder: Path, format: FileFormat, db: Rows, shelf: Shelf | None = None) -> list[str]:
+    """What is wrong with the kept index of the vault in a folder, in words; the next opening makes it anew."""
+    found = list[str]()
+    for name, digest in db.rows("SELECT name, digest FROM indexes"):
+        try:
+            index_store.read_kept(index_store.place_of(folder / "index", name, shelf), format, digest)
+        except CorruptBlob as error:
+            found.append(str(error))
+    return found
+
+
 def changed_files(folder: Path, kept: file_sums.Sums) -> list[str]:
     """How files differ from what was kept, in words."""
     there = dict(file_sums.files_of(folder))
@@ -299,7 +310,7 @@ class _Content:
             yield "vault.db: its clock is behind what has changed"
 
     def _index(self, db: Rows) -> list[str]:
-        return index_store.problems(self._folder, self._format, db, self._shelf)
+        return _index_problems(self._folder, self._format, db, self._shelf)
 
     def _payloads(self, db: Rows) -> list[str]:
         """What is wrong with each payload that is named, or there."""

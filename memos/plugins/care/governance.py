@@ -163,7 +163,7 @@ def forget(
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
 ) -> Output:
     """Remove all of a user's memories, and what was made of them, for good; exit 1 if a byte of them is found after."""
-    gone = len(kernel.services.governing.concerned(user))
+    gone = len(kernel.vault.forgetting.concerned(user))
     if not yes and not typer.confirm(f"forget {user}: {gone} cubes in every form, for good?"):
         raise InputError("nothing was forgotten; answer y, or give --yes")
     done, error = kernel.within(user).forget_user(), None
@@ -217,7 +217,7 @@ def list_keys(kernel: MemOS) -> Output:
 @vault_command(keys, "revoke")
 def revoke_key(kernel: MemOS, id: Annotated[str, typer.Argument(help="as `memos key list` tells it")]) -> Output:
     """End a key; it opens nothing from the next call on."""
-    kernel.services.governing.revoke_key(id)
+    kernel.vault.credentials.revoke(id)
     return Output({"id": id}, f"key {id} is revoked")
 
 

@@ -177,19 +177,6 @@ class Activation:
                 digest.update(tensor.cpu().contiguous().view(torch.uint8).numpy().data)
         return digest.hexdigest()
 
-    def is_near(self, other: Activation) -> bool:
-        """True if it holds the same of the same ids, up to rounding on another machine and in what is stored."""
-        mine, theirs = [
-            (a.ids, a.under, a.trained, a.states, a.pictures, a.ends, list(map(len, a.layers))) for a in (self, other)
-        ]
-        return mine == theirs and all(
-            one.shape == two.shape
-            and (one.float() - two.float()).abs().sum()
-            <= (1e-3 if two.dtype == torch.float32 else 2e-2) * two.float().abs().sum()
-            for layers in zip(self.layers, other.layers, strict=True)
-            for one, two in zip(*layers, strict=True)
-        )
-
     def upto(self, tokens: int) -> Activation:
         """The prefix of so many tokens, as a view. What was trained, and a state, is whole or not at all."""
 

@@ -24,7 +24,7 @@ import xxhash
 from memos.cube import new_id
 from memos.errors import CorruptBlob, VaultError
 from memos.infrastructure.vault.blobs.vault_files import FileFormat
-from memos.infrastructure.vault.store.transactions import Rows, Store
+from memos.infrastructure.vault.store.transactions import Store
 
 if TYPE_CHECKING:
     from memos.infrastructure.vault.blobs.blob_store import Shelf
@@ -91,7 +91,7 @@ class IndexStore:
             if its != wanted:
                 raise VaultError(f"{self._folder / name} is of {what} {its!r}, not {wanted!r}")
         try:
-            return change, _read(_found(self._folder, name, self._shelf), self._format, digest)
+            return change, read_kept(place_of(self._folder, name, self._shelf), self._format, digest)
         except CorruptBlob:
             with self._db.transaction():
                 is_last = self._db.write("DELETE FROM indexes WHERE name = ?", name) > 0
@@ -124,18 +124,7 @@ class IndexStore:
         return sorted(str(path.relative_to(self._folder.parent)) for path in others)
 
 
-def problems(folder: Path, format: FileFormat, db: Rows, shelf: Shelf | None = None) -> list[str]:
-    """What is wrong with the kept index of the vault in a folder, in words; the next opening makes it anew."""
-    found = list[str]()
-    for name, digest in db.rows("SELECT name, digest FROM indexes"):
-        try:
-            _read(_found(folder / "index", name, shelf), format, digest)
-        except CorruptBlob as error:
-            found.append(str(error))
-    return found
-
-
-def _found(folder: Path, name: str, shelf: Shelf | None) -> Path:
+def place_of(folder: Path, name: str, shelf: Shelf | None) -> Path:
     path = folder / name
     if shelf is not None and not path.exists():
         shelf.fetch(f"{_SHELVED}{name}", path, "")
@@ -162,7 +151,7 @@ def _pieces(array: Array) -> Iterator[bytes]:
     return (flat[start : start + _PIECE].tobytes() for start in range(0, len(flat), _PIECE))
 
 
-def _read(path: Path, format: FileFormat, digest: str) -> dict[str, Array]:
+def read_kept(path: Path, format: FileFormat, digest: str) -> dict[str, Array]:
     """Arrays that can be written to. Raises CorruptBlob for a file that is not what was written."""
     checksum = xxhash.xxh3_128()
     arrays = {}

@@ -79,6 +79,12 @@ _SAY = (
 _ERASE = r"(?:forget(?: about)?|delete|erase|remove|wipe(?: out)?|scrub|clear|scrap|drop|lose|unsave|strike|scratch|get rid of|take back)"
 _THANKS = r"(?:,? (?:please|pls|plz|now|again|then|ok|thanks|thx|for me))*[\s.!?~]*"
 _SAID = r"(?:(?:that )?i(?:['’]ve)? (?:just |ever )?(?:said|told (?:you|u)|wrote|sent|mentioned|typed)(?: that)?)"
+ASKS_MODEL = pattern(  # for what is not remembered yet
+    r"(?:(?:please|pls|ok(?:ay)?|now|hey),? |(?:can|could|would|will) you )*"
+    r"(?:tell me (?!that)|(?:give|show) me|write|draft|compose|translate|explain|suggest|recommend|rewrite|proofread"
+    r"|brainstorm|come up with|generate|calculate|convert|anything about)\b",
+    re.IGNORECASE,
+)
 LAST_SAID = pattern(
     r"(?:the|my|that) (?:very )?(?:last|latest|previous)(?: (?:thing|one|message|bit|memory|note|part|sentence))?"
     rf"(?: {_SAID})?|(?:what |that ){_SAID}|i (?:just |ever )?said (?:that|it|so)|我?刚[才刚]?(?:说|讲|发)的(?:话|那[句条]话?)?|上一[句条]话?|最后[那一]?[句条]话?",

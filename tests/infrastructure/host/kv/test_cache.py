@@ -36,6 +36,7 @@ from memos.infrastructure.host.kv.cache import Activation
 from memos.infrastructure.host.kv.files import load_activation, save_activation
 from memos.infrastructure.host.request import Request
 from memos.infrastructure.host.training.teach import Task
+from memos.plugins.packs.tensors import says_the_same
 from memos.plugins.training.craft import teach_kv
 
 ROOT = Path(__file__).parents[4]
@@ -159,7 +160,7 @@ def test_a_state_that_was_saved_answers_as_the_full_prompt(
     other, text = replace(request, messages=({"role": "user", "content": "Who?"},)), replace(request, pasts=())
     over_state, _, over_text = answer_all(host, [request, other, text], brief)
     assert over_state.ids == over_text.ids == host.answer(request, brief).ids
-    assert made.is_near(request.pasts[0]) and request.pasts[0].digest() == made.digest()
+    assert says_the_same(made, request.pasts[0]) and request.pasts[0].digest() == made.digest()
 
 
 def test_a_state_of_another_text_host_or_version_is_refused(stateful: Callable[[str], Host], tmp_path: Path) -> None:
@@ -183,7 +184,7 @@ def test_a_state_of_another_text_host_or_version_is_refused(stateful: Callable[[
     with pytest.raises(CorruptBlob):
         host.load_kv(path).digest()
     fewer = [layer[:2] for layer in made.layers]  # as a stranger's file may have it
-    assert not made.is_near(replace(made, layers=fewer)) and not made.is_near(replace(made, states=False))
+    assert not says_the_same(made, replace(made, layers=fewer)) and not says_the_same(made, replace(made, states=False))
 
 
 def test_states_keep_their_dtype(stateful: Callable[[str], Host], tmp_path: Path) -> None:

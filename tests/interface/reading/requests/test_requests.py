@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from memos.bench.developer.reader import Outcome, cases, figures
-from memos.infrastructure.host.encoders.embedder import LabelledSpan, TaggedText, TextTagger
+from memos.infrastructure.host.encoders.embedder import STATEMENTS, LabelledSpan, TaggedText, TextTagger
 from memos.interface.reading.mem_reader import MemReader
 from memos.interface.reading.requests import picks, versions
 from memos.interface.reading.times import times
@@ -235,6 +235,34 @@ def test_a_correction_that_says_only_that_something_is_wrong_is_asked_back() -> 
     turns = [{"role": "user", "content": "我住在哪里？"}, {"role": "assistant", "content": "您住在大同。"}]
     [told] = reader.read_request("根本不是这样的。", turns, date(2026, 5, 1))
     assert (told.intent, told.doubted) == ("ask_back", "correct")
+
+
+@pytest.mark.parametrize(
+    "text, intent",
+    [
+        ("quit my job", "remember"),
+        ("no longer vegan", "remember"),
+        ("had a fight with tom", "remember"),
+        ("我辞职了", "remember"),
+        ("lol ok", "talk"),
+        ("are you vegan?", "recall"),
+        ("No, that's wrong.", "ask_back"),
+        ("tell me about my job", "recall"),
+        ("could you write a poem about autumn", "recall"),
+        ("Tell me that in Chinese, and remember that I live in Oslo", "remember"),
+    ],
+)
+def test_what_states_something_is_told_and_what_asks_the_model_is_asked(text: str, intent: str) -> None:
+    both = MemReader(TextTagger(), TextTagger(STATEMENTS))
+    assert [one.intent for one in both.read_request(text, (), WEDNESDAY)][-1] == intent
+
+
+def test_a_new_state_after_a_reply_is_told_and_corrects_nobody_knows_what() -> None:
+    both, asked = MemReader(TextTagger(), TextTagger(STATEMENTS)), [{"role": "user", "content": "where do i live?"}]
+    asked.append({"role": "assistant", "content": "leeds"})
+    for text in ("moved to hull!", "turned 30 today"):
+        [one] = both.read_request(text, asked, WEDNESDAY)
+        assert one.intent in ("remember", "correct") and one.what == text.rstrip("!")
 
 
 @pytest.mark.parametrize(
