@@ -81,7 +81,7 @@ _THANKS = r"(?:,? (?:please|pls|plz|now|again|then|ok|thanks|thx|for me))*[\s.!?
 _SAID = r"(?:(?:that )?i(?:['’]ve)? (?:just |ever )?(?:said|told (?:you|u)|wrote|sent|mentioned|typed)(?: that)?)"
 ASKS_MODEL = pattern(  # for what is not remembered yet
     r"(?:(?:please|pls|ok(?:ay)?|now|hey),? |(?:can|could|would|will) you )*"
-    r"(?:tell me (?!that)|(?:give|show) me|write|draft|compose|translate|explain|suggest|recommend|rewrite|proofread"
+    r"(?:tell me (?!that)|(?:give|show) me|write(?! (?:\w+ )?down)|draft|compose|translate|explain|suggest|recommend|rewrite|proofread"
     r"|brainstorm|come up with|generate|calculate|convert|anything about)\b",
     re.IGNORECASE,
 )

@@ -249,6 +249,7 @@ def test_a_correction_that_says_only_that_something_is_wrong_is_asked_back() -> 
         ("No, that's wrong.", "ask_back"),
         ("tell me about my job", "recall"),
         ("could you write a poem about autumn", "recall"),
+        ("write down that my locker code is 4711", "remember"),
         ("Tell me that in Chinese, and remember that I live in Oslo", "remember"),
     ],
 )
