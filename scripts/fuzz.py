@@ -488,12 +488,12 @@ def index_seeds() -> list[bytes]:
 def run_index(data: bytes, folder: Path) -> None:
     import xxhash
 
-    from memos.infrastructure.vault.blobs.index_store import _read
+    from memos.infrastructure.vault.blobs.index_store import read_kept
     from memos.infrastructure.vault.blobs.vault_files import PlainFormat
 
     path = folder / "a.safetensors"
     path.write_bytes(data)
-    _read(path, PlainFormat(), xxhash.xxh3_128(data).hexdigest())
+    read_kept(path, PlainFormat(), xxhash.xxh3_128(data).hexdigest())
 
 
 def vault_seeds() -> list[bytes]:

@@ -109,6 +109,10 @@ class Governing(Service):
         """The keys that there are, without what would let anybody in."""
         return self._vault.credentials.all()
 
+    def revoke_key(self, id: str) -> None:
+        """From the next call on, a key opens nothing. Raises NotFound."""
+        self._vault.credentials.revoke(id)
+
     # grants
 
     def grant(

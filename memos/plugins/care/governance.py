@@ -217,7 +217,7 @@ def list_keys(kernel: MemOS) -> Output:
 @vault_command(keys, "revoke")
 def revoke_key(kernel: MemOS, id: Annotated[str, typer.Argument(help="as `memos key list` tells it")]) -> Output:
     """End a key; it opens nothing from the next call on."""
-    kernel.vault.credentials.revoke(id)
+    kernel.services.governing.revoke_key(id)
     return Output({"id": id}, f"key {id} is revoked")
 
 
