@@ -172,14 +172,14 @@ class MemReader:
         intent, words = intents.intent(text, USER)
         if intent is SentenceIntent.FORGET and not more and first.doubted == "correct":
             return (Asked(intent="forget", what=words),)  # "Forget that ..." says which of the two
-        if not more and self._is_told(text, first, day):
-            return (Asked(intent="remember", what=text),)
-        if not more and first.intent in ("remember", "correct") and wordings.ASKS_MODEL.match(text):
-            return (Asked(intent="recall", what=text),)
         is_order = first.intent == "forget" and first.what in text
         if not (more or is_order) and (order := wordings.FORGETS.fullmatch(text)):
             unsure = first if first.doubted == "forget" else Asked(intent="forget")
             return (unsure.model_copy(update={"what": next(filter(None, order.groups()))}),)
+        if not more and self._is_told(text, first, day):
+            return (Asked(intent="remember", what=text),)
+        if not more and first.intent in ("remember", "correct") and wordings.ASKS_MODEL.match(text):
+            return (Asked(intent="recall", what=text),)
         return tuple(found)
 
     def _is_told(self, text: str, asked: Asked, day: date) -> bool:

@@ -209,9 +209,6 @@ _MAY_LIE_BACK = pattern(r"\bha(?:d|s|ve)\b|\d|[^\x00-\x7f]", re.IGNORECASE)
 _TODAY = {"did": "does", "was": "is", "were": "are"}
 
 
-_ALL = date.min, date.max
-
-
 @lru_cache(maxsize=1 << 8)
 def _asked_of(question: str, today: date) -> tuple[str, date, date] | None:
     """A question about a time that is over without its words for it, and the first and the last day of that; None for
