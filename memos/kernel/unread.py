@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from memos.cost import metered
 from memos.cube import ANSWERING, MOMENT, SUMMARY, TOLD, Form, MemCube, Namespace, Source, Text, Trust, Turn, new_id
 from memos.cube import READ as ORIGIN
-from memos.errors import Cancelled, ContextOverflow, HostError, MemosError
+from memos.errors import Cancelled, ContextOverflow, HostError, MemosError, VaultError
 from memos.infrastructure.vault.tables.job_list import DIED, Job, sources_of
 from memos.interface.reading import extraction
 from memos.interface.reading.documents.parts import DialogueTurn
@@ -101,6 +101,8 @@ class Unread(Service):
         try:
             if self._parts.brief:
                 self.finish_few(PAGE)
+        except VaultError as error:  # whoever closes it closes it all the same
+            log.warning("what waits to be read is read later: %s", error)
         finally:
             self._closing.set()
             self._upkeep.stop()

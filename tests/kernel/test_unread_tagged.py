@@ -10,7 +10,9 @@ import pytest
 
 from memos import Memory, MemOS
 from memos.cube import State
+from memos.errors import VaultError
 from memos.kernel import unread
+from memos.kernel.wiring import Parts
 from memos.plugins.care.check import problems_of
 
 
@@ -217,3 +219,18 @@ def test_a_chat_does_not_wait_for_much_that_others_have_left(tmp_path: Path, mon
         memos.within("bob").add(told([f"got bike number {n}" for n in range(1, 9)]))
         memos.chat("moved to hull!")
         assert len(memos.vault.jobs.all("queued")) + len(memos.vault.jobs.all("running")) == 1
+
+
+def test_a_vault_that_cannot_be_read_at_the_end_is_closed_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memos = MemOS(parts=Parts(vault=tmp_path, brief=True))
+    memos.add(told(TURNS))
+
+    def gone(*_: object) -> list[object]:
+        raise VaultError("the database went away")
+
+    monkeypatch.setattr(memos.vault.statements, "texts_after", gone)
+    memos.close()
+    with MemOS(vault=tmp_path) as again:
+        assert len(again.vault.jobs.all("queued")) == 1 and problems_of(again.vault) == []
