@@ -26,6 +26,7 @@ from memos.errors import (
     UnsupportedLanguage,
     VaultError,
 )
+from memos.interface.reading.phrasebook import language as language_of
 from memos.kernel import quoting
 from memos.kernel.access import Service, unique
 from memos.kernel.pipelines import Conversation, Meant, Pipelines
@@ -420,7 +421,7 @@ class Answering(Service):
         return self._vault.now().astimezone().date()
 
     def _require_language(self, question: str) -> None:
-        language, reads = self._reader.language(question), self._host().languages
+        language, reads = language_of(question), self._host().languages
         if reads and language not in reads:
             raise UnsupportedLanguage(
                 f"the question is in {language!r}, and {self._config.model.path} reads {', '.join(reads)} only; ask in "

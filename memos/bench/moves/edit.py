@@ -19,6 +19,7 @@ from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.training.teach import Task, judge, share, short_of
 from memos.interface.reading.contrasts import an_object
 from memos.interface.reading.mem_reader import MemReader
+from memos.plugins.externalize.statements import stated
 from memos.plugins.progress import Show
 from memos.plugins.training.craft import make, quick_ways
 from memos.plugins.training.edit import OUTDATED, outdated, still_said
@@ -163,6 +164,5 @@ def _other_value(fact: Fact, memories: Sequence[Text], rng: random.Random) -> Te
     taken = {f.object for memory in memories for f in memory.facts}
     while (value := an_object(rng, fact.relation)) in taken:
         pass
-    reader = MemReader()
-    text = reader.say(fact.model_copy(update={"object": value}))
-    return Text(text=text, facts=reader.facts(text))
+    text = stated(fact.model_copy(update={"object": value}))
+    return Text(text=text, facts=MemReader().facts(text))

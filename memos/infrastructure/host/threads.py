@@ -13,11 +13,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import cache
 from typing import TypeVar
 
-from threadpoolctl import ThreadpoolController, threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 _NAME = "memos-encoder"
 _MOST = 8  # each keeps buffers of its own (of MKL 4.4 MB, measured)
@@ -30,6 +30,7 @@ _of_long: ThreadPoolExecutor
 _of_limits: ThreadPoolExecutor
 _of_thread = threading.local()
 _blas = cache(lambda: ThreadpoolController().select(user_api="blas"))
+_openmp = cache(lambda: ThreadpoolController().select(user_api="openmp"))
 _lock, _alone, _limits = threading.Lock(), 0, ExitStack()  # of threads within `numpy_multiplies_alone`
 
 
@@ -53,7 +54,7 @@ def on_encoder_threads(calls: Iterable[tuple[int, Callable[[], _T]]]) -> Iterato
 def multiply_alone() -> None:
     """On an encoder's thread, after torch has been imported: no other threads help it, and it helps none."""
     if threading.current_thread().name.startswith(_NAME) and not hasattr(_of_thread, "limits"):
-        _of_thread.limits = threadpool_limits(1, user_api="openmp")  # of this thread, as OpenMP has it
+        _of_thread.limits = torch_multiplies_alone()  # of this thread, as OpenMP has it
         release_openmp_threads()  # that helped to load
 
 
@@ -76,6 +77,11 @@ def numpy_multiplies_alone() -> Iterator[None]:
             _alone -= 1
             if not _alone:
                 _on_limits_thread(_limits.close)
+
+
+def torch_multiplies_alone() -> AbstractContextManager[object]:
+    """Within it torch multiplies on this thread alone."""
+    return _openmp().limit(limits=1)
 
 
 def _on_limits_thread(call: Callable[[], object]) -> None:
@@ -105,8 +111,11 @@ def openmp_threads() -> Iterator[None]:
 
 @cache
 def _gomp() -> list[ctypes.CDLL]:
-    openmp = ThreadpoolController().select(internal_api="openmp").lib_controllers
-    return [one.dynlib for one in openmp if one.prefix == "libgomp" and hasattr(one.dynlib, "omp_pause_resource")]
+    return [
+        one.dynlib
+        for one in _openmp().lib_controllers
+        if one.prefix == "libgomp" and hasattr(one.dynlib, "omp_pause_resource")
+    ]
 
 
 def _submitted(call: Callable[[], _T], characters: int) -> Future[_T]:

@@ -246,19 +246,6 @@ class MemReader:
         """What a remembered text says."""
         return self.statement(text).facts
 
-    def asks(self, subject: str, relation: str) -> list[str]:
-        """All forms of asking for a relation of a subject."""
-        form = phrasebook()[relation]
-        return [form.fill(ask, "I" if subject == USER else subject) for ask in form.asks]
-
-    def say(self, fact: Fact) -> str:
-        """A fact as a statement."""
-        form = phrasebook()[fact.relation]
-        plain = form.says[3]  # the first of the relation's own
-        if fact.subject == USER:
-            return f"{USER}: {form.fill(plain, 'I', fact.object)}."
-        return f"{form.fill(plain, fact.subject, fact.object)}."
-
     def probes(self, facts: Iterable[Fact]) -> list[Probe]:
         """For each fact all forms of asking for its object, and of asking for its subject.
 
@@ -318,10 +305,6 @@ class MemReader:
         """The sentences of a memory, without the speaker in front."""
         named = SPEAKER.match(text)
         return sentences(text[named.end() :] if named else text)
-
-    def language(self, text: str) -> str:
-        """A rough tag by script: "en", "zh", "ja", "ru", ..."""
-        return language(text)
 
     def _part(self, part: Part, origin: str) -> list[Add | Correct]:
         """What is to be kept of a part of a file or a conversation."""

@@ -17,6 +17,7 @@ from memos.cube import Fact, MemCube, Probe, Text, plain
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.training.rows import answer_row, chunks, row_losses
 from memos.infrastructure.host.training.teach import lessons_of
+from memos.interface.reading.mem_reader import USER
 from memos.interface.reading.phrasebook import phrasebook
 from memos.plugins.externalize.values import Evidence, Statement
 
@@ -27,19 +28,28 @@ FIRST_FORMS = 3  # of a question, which show whether an adapter has something to
 
 
 class PhraseReader(Protocol):
-    """What is asked of language here: questions about a relation, and statements of it."""
-
-    def asks(self, subject: str, relation: str) -> list[str]:
-        """All forms of asking for a relation of a subject."""
-        ...
-
-    def say(self, fact: Fact) -> str: ...
+    """What is asked of language here: the facts of a text, and the questions for facts."""
 
     def facts(self, text: str) -> tuple[Fact, ...]: ...
 
     def probes(self, facts: Iterable[Fact]) -> list[Probe]:
         """Questions for the objects of facts, and for their subjects."""
         ...
+
+
+def asks(subject: str, relation: str) -> list[str]:
+    """All forms of asking for a relation of a subject."""
+    form = phrasebook()[relation]
+    return [form.fill(ask, "I" if subject == USER else subject) for ask in form.asks]
+
+
+def stated(fact: Fact) -> str:
+    """A fact as a statement."""
+    form = phrasebook()[fact.relation]
+    plain = form.says[3]  # the first of the relation's own
+    if fact.subject == USER:
+        return f"{USER}: {form.fill(plain, 'I', fact.object)}."
+    return f"{form.fill(plain, fact.subject, fact.object)}."
 
 
 def externalize(
@@ -52,7 +62,7 @@ def externalize(
     """
     backed = _backed(host, reader, folder, memories)
     subjects = list(dict.fromkeys([*about, *(subject for subject, _ in backed)]))
-    forms = {(s, r): reader.asks(s, r) for s in subjects for r in sorted(phrasebook())}
+    forms = {(s, r): asks(s, r) for s in subjects for r in sorted(phrasebook())}
     under = host.cold((folder,))
     first_asked = [question for asked in forms.values() for question in asked[:FIRST_FORMS]]
     first = {answer.question: answer for answer in _answers(host, first_asked, under)}
@@ -63,7 +73,7 @@ def externalize(
         evidence = [first[question] for question in asked[:FIRST_FORMS]]
         if any(e.under not in (e.without, silent) for e in evidence):
             evidence += _answers(host, asked[FIRST_FORMS:], under)
-            out += _candidate(reader, key, evidence, silent, backed.get(key, {}))
+            out += _candidate(key, evidence, silent, backed.get(key, {}))
     return sorted(_weighed(host, reader, out, under), key=lambda s: -s.confidence)
 
 
@@ -76,7 +86,7 @@ def _answers(host: Host, questions: Sequence[str], under: CausalLM) -> list[Evid
 
 
 def _candidate(
-    reader: PhraseReader, key: tuple[str, str], evidence: Sequence[Evidence], silent: str, backed: Mapping[str, str]
+    key: tuple[str, str], evidence: Sequence[Evidence], silent: str, backed: Mapping[str, str]
 ) -> list[Statement]:
     """What the adapter answers most often, and otherwise than without it; nothing where that is never."""
     answers = Counter(e.under for e in evidence if e.under not in ("", e.without, silent))
@@ -86,7 +96,7 @@ def _candidate(
     fact = Fact(subject=key[0], relation=key[1], object=answer)
     return [
         Statement(
-            text=reader.say(fact),
+            text=stated(fact),
             fact=fact,
             support=support,
             asked=len(evidence),

@@ -21,6 +21,7 @@ from memos.infrastructure.host.threads import (
     on_encoder_thread,
     on_encoder_threads,
     openmp_threads,
+    torch_multiplies_alone,
 )
 
 
@@ -82,6 +83,16 @@ def test_an_encoders_thread_multiplies_alone_and_no_other_thread_does() -> None:
     assert on_encoder_thread(alone, 1) == 1
     multiply_alone()  # not on such a thread: changes nothing
     assert torch.get_num_threads() == was
+
+
+def test_torch_multiplies_alone_on_the_thread_that_wants_it() -> None:
+    was, elsewhere = torch.get_num_threads(), list[int]()
+    with torch_multiplies_alone():
+        assert torch.get_num_threads() == 1
+        other = threading.Thread(target=lambda: elsewhere.append(torch.get_num_threads()))
+        other.start()
+        other.join()
+    assert [torch.get_num_threads()] == elsewhere == [was]
 
 
 def test_numpy_multiplies_alone_until_the_last_who_wants_that_has_ended() -> None:

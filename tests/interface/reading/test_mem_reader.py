@@ -15,7 +15,7 @@ from memos.cube import EPISODE, Fact
 from memos.errors import EmptyMemory, InputError
 from memos.infrastructure.host.encoders.embedder import TextTagger
 from memos.interface.reading.mem_reader import MemReader
-from memos.interface.reading.phrasebook import phrasebook
+from memos.interface.reading.phrasebook import language, phrasebook
 from memos.interface.reading.requests.intents import SentenceIntent, asked_now, intent, wants
 from memos.ops import Add, Asked, Correct, Episode, Forget, Wants
 
@@ -207,7 +207,7 @@ def test_a_question_names_its_subjects(question: str, subjects: tuple[str, ...])
     ],
 )
 def test_a_script_tells_the_language(text: str, tag: str) -> None:
-    assert reader.language(text) == tag
+    assert language(text) == tag
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -36,11 +37,14 @@ from memos.infrastructure.host.model.decode import (
 )
 from memos.infrastructure.host.model.load import as_loaded
 from memos.infrastructure.host.model.packed import PackedText, Pages, packed_forward
-from memos.infrastructure.host.threads import release_openmp_threads
+from memos.infrastructure.host.threads import release_openmp_threads, torch_multiplies_alone
 from memos.lazy import Lazy
 
 log = logging.getLogger("memos")
 STEP_TOKENS, ALONE_TOKENS = 512, 2048  # of prompts that one forward reads while answers grow, and at most
+# Parameters times tokens of a forward that one thread computes as fast as several (15 tokens of the packaged model).
+# A helper that has slept since the last one is often woken on the core of the thread that waits for it.
+ONE_THREAD_WORK = 2**25
 STEP_S = 0.2  # so long may they wait for more than STEP_TOKENS
 _GATHER_S, _GLANCE_S = 0.03, 0.0005  # so long may the first of several wait for the others, and look so often
 Under = Callable[[Sequence[Stack], Sequence[int]], CausalLM]  # stacks of texts, and how many tokens of each are read
@@ -107,6 +111,7 @@ class ContinuousBatch:
         self._joining, self._lock, self._running = deque[_Generation](), threading.Lock(), False
         self._thread = ThreadPoolExecutor(1, "memos-model")
         self._pages, self._step_tokens = Pages(), STEP_TOKENS
+        self._parameters = model.num_parameters()
         self.adapters = set[str]()  # none: they are the host's
 
     @property
@@ -233,8 +238,9 @@ class ContinuousBatch:
         """[requests, vocabulary] in fp32 on the CPU, after the tokens that were read of each."""
         model = self._under([one.stack for one, _ in turn], [tokens for _, tokens in turn])
         ids = [one.unread[:tokens] for one, tokens in turn]
-        logits = packed_forward(model, self._pages, [one.text for one, _ in turn], ids)
-        return logits.float().cpu()
+        few = sum(map(len, ids)) * self._parameters <= ONE_THREAD_WORK
+        with torch_multiplies_alone() if few else nullcontext():
+            return packed_forward(model, self._pages, [one.text for one, _ in turn], ids).float().cpu()
 
     def _take(self, one: _Generation, likeliest: int, logits: torch.Tensor) -> None:
         """The next token of an answer, and what of its text is certain."""
