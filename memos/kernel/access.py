@@ -19,16 +19,17 @@ from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 from urllib.parse import quote
 
 from memos.cube import ANSWERING, Form, MemCube, Namespace, State, Text
 from memos.errors import Denied, InputError, MemosError, NotFound, Unauthenticated
+from memos.extensions import Registry
 from memos.infrastructure.host.engines import EXECUTORS
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.operation.choosing.mem_scheduler import MemScheduler
 from memos.operation.finding.catalog import View
-from memos.operation.policies.policy import POLICIES
+from memos.operation.policies.policy import POLICIES, Policy
 from memos.rights import Caller
 
 if TYPE_CHECKING:
@@ -126,6 +127,28 @@ class Schedulers:
     def _made(self, name: str) -> MemScheduler:
         own = self._given if name == OWN_POLICY else None
         return MemScheduler(self._config.scheduler, own or POLICIES.get(name)(self._config))
+
+
+class Replaying(Protocol):
+    """Tiers of one policy, by view, as replaying the vault gives them."""
+
+    def search(self, query: str, k: int | None, view: View, within: View) -> list[FoundMemory]:
+        """What they give for a query, as far as it is within the second view, best first. Raises InputError."""
+        ...
+
+    def tiers(self, view: View) -> object: ...
+
+
+@runtime_checkable
+class Staged(Policy, Protocol):
+    """A policy that finds by stages of its own."""
+
+    def tiers(self) -> Any:
+        """Empty ones."""
+        ...
+
+
+REPLAY: Registry[Callable[[MemVault, MemOperator, Staged], Replaying]] = Registry("memos.replay", "replay")
 
 
 class Curating(Protocol):

@@ -11,10 +11,10 @@ from memos.cube import ANSWERING, EPISODE, SUMMARY, Fact, Form, MemCube, State, 
 from memos.errors import InputError
 from memos.infrastructure.host.threads import numpy_multiplies_alone
 from memos.interface.reading.requests.intents import asked_now
-from memos.kernel.access import Limits, Service, unique
+from memos.kernel.access import REPLAY, Limits, Service, Staged, unique
 from memos.operation.life.knowledge import said_words, stated
 from memos.operation.life.time_machine import as_of
-from memos.operation.policies.policy import Staged, terms
+from memos.operation.policies.policy import terms
 from memos.ops import Forget, Recall, Search
 
 if TYPE_CHECKING:
@@ -22,13 +22,11 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memos.infrastructure.vault.audit.records import Decision
-    from memos.kernel.access import CuratingOf
+    from memos.kernel.access import CuratingOf, Replaying
     from memos.kernel.wiring import Parts
     from memos.operation.choosing.mem_scheduler import Admission
-    from memos.operation.choosing.replay import Replay
     from memos.operation.finding.catalog import View
     from memos.operation.finding.mem_operator import FoundMemory
-    from memos.operation.policies.policy import Tiers
     from memos.rights import Caller
 
 NO_LIMITS: Limits = (None, None, None)
@@ -54,7 +52,7 @@ class Finding(Service):
     def __init__(self, parts: Parts, curating: CuratingOf) -> None:
         super().__init__(parts)
         self._curating = curating
-        self._replays: dict[str, Replay] = {}  # by policy: the tiers of those that find by themselves
+        self._replays: dict[str, Replaying] = {}  # by policy: the tiers of those that find by themselves
 
     def search(
         self,
@@ -126,7 +124,7 @@ class Finding(Service):
         """Everything the caller may see, of every state."""
         return self._access.cubes(caller, form)
 
-    def tiers(self, caller: Caller) -> Tiers:
+    def tiers(self, caller: Caller) -> object:
         """What the caller's policy has made of the memories, where it keeps tiers. Raises InputError."""
         self._governance.permit(caller, Search(query=""))
         policy = self._schedulers.policy_of(caller)
@@ -208,16 +206,12 @@ class Finding(Service):
         with numpy_multiplies_alone():
             return self._operator().search(query, most, view, score, op.about, op.asks, op.wants)
 
-    def _replay(self, policy: str) -> Replay | None:
+    def _replay(self, policy: str) -> Replaying | None:
         """None for a policy that keeps no tiers."""
-        if policy not in self._replays:
-            from memos.operation.choosing.replay import Replay  # few policies keep tiers
-
-            staged = self._schedulers.named(policy).policy
-            if not isinstance(staged, Staged):
-                return None
-            self._replays[policy] = Replay(self._vault, self._operator(), staged)
-        return self._replays[policy]
+        staged = self._schedulers.named(policy).policy
+        if policy not in self._replays and isinstance(staged, Staged):
+            self._replays[policy] = REPLAY.get("tiers")(self._vault, self._operator(), staged)
+        return self._replays.get(policy)
 
     def forget_tiers(self) -> None:
         """After all of a user was removed: tiers are replayed anew."""

@@ -4,8 +4,8 @@
     admit       what of it a request sees
     plan moves  heat, form, cold: which memories should have a dearer form
 
-A `Staged` policy finds by stages of its own: it keeps `Tiers`, which are nothing but the notes and uses that were
-replayed to them in the order in which they came. A policy that `Writes` also makes, changes and links memories.
+A `Staged` policy finds by stages of its own (kernel/access.py). A policy that `Writes` also makes, changes and links
+memories.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 import threading
 import unicodedata
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import lru_cache
 from typing import Literal, Protocol, runtime_checkable
@@ -24,7 +24,7 @@ import numpy.typing as npt
 import Stemmer
 
 from memos.config import Config
-from memos.cube import Fact, Form, MemCube, Source
+from memos.cube import Form, MemCube, Source
 from memos.extensions import Registry
 from memos.lazy import pattern
 
@@ -129,64 +129,12 @@ class Policy(Protocol):
 
 
 @dataclass(frozen=True)
-class Note:
-    """A memory as it is replayed."""
-
-    id: str
-    text: str
-    speaker: str
-    thread: str
-    kept: datetime
-    vector: Floats = field(compare=False)
-    facts: tuple[Fact, ...] = ()
-    turn: str = ""  # the memory that it is a part of or was read in
-    said: datetime | None = None
-
-
-@dataclass(frozen=True)
 class Recalled:
     """A memory that a tier gives: its nearness to the query, and why."""
 
     id: str
     score: float
     why: dict[str, float]
-
-
-class Tiers(Protocol):
-    """What a staged policy has made of the notes and uses so far. One memory is always in the same place, whether it
-    came just now or was replayed from the vault."""
-
-    def keep(self, note: Note) -> None:
-        """The next note, in the order of their keeping."""
-        ...
-
-    def use(self, ids: Collection[str], when: datetime) -> None:
-        """Memories that one answer was given from."""
-        ...
-
-    def settled(self, id: str) -> bool:
-        """True where another vector of this note would have changed what was decided."""
-        ...
-
-    def revise(self, vectors: Mapping[str, Floats]) -> None:
-        """Vectors of notes that are not settled."""
-        ...
-
-    def recall(
-        self, vector: Floats, words: frozenset[str], allowed: Collection[str], k: int | None = None
-    ) -> list[Recalled]:
-        """What of the allowed notes belongs to a query: the k best, best first, or all in the order in which it is
-        worth room."""
-        ...
-
-
-@runtime_checkable
-class Staged(Policy, Protocol):
-    """A policy that finds by itself."""
-
-    def tiers(self) -> Tiers:
-        """Empty ones."""
-        ...
 
 
 @runtime_checkable

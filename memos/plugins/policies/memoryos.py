@@ -29,9 +29,10 @@ import numpy as np
 
 from memos.config import Config, MemoryOSConfig
 from memos.cube import Form, MemCube
-from memos.operation.policies.policy import Floats, Note, Ranked, Reads, Recalled, Segment, Signals, as_one, asks, terms
+from memos.operation.policies.policy import Floats, Ranked, Reads, Recalled, Segment, Signals, as_one, asks, terms
 from memos.plugins.policies.memoryos_pages import WORDS, Asked, Chain, Page, TopicSegment, direction
 from memos.plugins.policies.memoryos_profile import HIGH, Level, dimensions, level
+from memos.plugins.policies.tiers import Note
 
 Part = Literal["stm", "mtm", "lpm", "chain"]
 PAGE, CHAIN = 0.33, 0.13  # of relevance: how a page and its chain fit, beside the note

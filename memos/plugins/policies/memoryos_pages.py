@@ -12,7 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from memos.operation.policies.policy import Floats, Note, asks, terms
+from memos.operation.policies.policy import Floats, asks, terms
+from memos.plugins.policies.tiers import Note
 
 WORDS = 0.6  # of words beside meaning, where a query is compared
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")

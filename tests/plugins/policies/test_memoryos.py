@@ -15,9 +15,10 @@ import pytest
 
 from memos.config import MemoryOSConfig
 from memos.cube import Fact, Form, Header, MemCube, Rights, Text, Usage
-from memos.operation.policies.policy import Floats, Note
+from memos.operation.policies.policy import Floats
 from memos.plugins.policies.memoryos import MemoryOSPolicy, MemoryOSTiers, f_score, heat
 from memos.plugins.policies.memoryos_profile import DIMENSIONS
+from memos.plugins.policies.tiers import Note
 
 NOON = datetime(2025, 5, 22, 12, tzinfo=timezone.utc)
 PAPER = MemoryOSConfig()

@@ -11,7 +11,8 @@ import pytest
 from memos.config import Config, MemoryOSConfig
 from memos.cube import Form, Header, MemCube, Rights, Text, Usage
 from memos.errors import InputError
-from memos.operation.policies.policy import POLICIES, Policy, Segment, Signals, Staged
+from memos.kernel.access import Staged
+from memos.operation.policies.policy import POLICIES, Policy, Segment, Signals
 
 NOON = datetime(2025, 5, 22, 12, tzinfo=timezone.utc)
 OTHERS = [name for name in POLICIES.names() if name != "memos"]

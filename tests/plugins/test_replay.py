@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,10 @@ from memos.cube import Form, Header, MemCube, Namespace, Rights, State, Text
 from memos.errors import InputError
 from memos.infrastructure.host.encoders.embedder import Embedder
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.operation.choosing.replay import Replay
 from memos.operation.finding.catalog import View
 from memos.operation.finding.mem_operator import MemOperator
 from memos.plugins.policies.memoryos import MemoryOSPolicy, MemoryOSTiers
+from memos.plugins.replay import Replay
 
 LIVE = (State.GENERATED, State.ACTIVATED)
 NOON = datetime(2025, 5, 22, 12, tzinfo=timezone.utc)
@@ -50,6 +51,12 @@ class OneByOne(Embedder):
     ) -> list[tuple[np.ndarray, np.ndarray]]:
         read = super().read
         return [one for n in range(len(texts)) for one in read(texts[n : n + 1], spans and spans[n : n + 1])]
+
+
+@pytest.fixture
+def vault(tmp_path: Path) -> Iterator[MemVault]:
+    with MemVault(tmp_path / "vault") as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Keeps the tiers of a staged policy equal to what replaying the whole vault gives.
+"""Keeps the tiers of a policy that finds by stages of its own equal to what replaying the whole vault gives.
 
     memories in view and their uses, in the order in which they came -> keep, use, keep, ... -> tiers -> recall
 
@@ -20,10 +20,12 @@ import numpy as np
 
 from memos.cube import MemCube, Text
 from memos.operation.finding.mem_operator import FoundMemory, MemOperator
-from memos.operation.policies.policy import Floats, Note, Staged, Tiers
+from memos.operation.policies.policy import Floats
+from memos.plugins.policies.tiers import Note, Tiers
 
 if TYPE_CHECKING:
     from memos.infrastructure.vault.mem_vault import MemVault
+    from memos.kernel.access import Staged
     from memos.operation.finding.catalog import View
 
 MAX_CACHED_VIEWS = 64
