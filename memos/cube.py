@@ -14,6 +14,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from memos.errors import InputError
 
 MOMENT = 14  # characters with which an id begins: when it was made
+USER = "User"  # who "I" is where nobody is named
 AT_LEAST = " at least"  # after the name of a share: its bound, with 95 % certainty
 _WORDS = re.compile(r"\w+").findall
 

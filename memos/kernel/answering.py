@@ -77,7 +77,7 @@ class Reply:
 @dataclass(frozen=True)
 class _Request:
     """How an answer is wanted. session: of `Access.session`; on_text, decode: see `Answering.chat`. quotes: where
-    the model can only guess, nothing is shown before it is judged, and memories are quoted."""
+    the model can only guess, nothing is shown before it is judged, and memories are quoted; not to small_talk."""
 
     via: Via = "auto"
     turns: Turns = ()
@@ -85,6 +85,7 @@ class _Request:
     on_text: OnText | None = None
     decode: DecodeConfig | None = None
     quotes: bool = False
+    small_talk: bool = False
 
 
 class Answering(Service):
@@ -134,7 +135,7 @@ class Answering(Service):
             return self._carried_out(asked, meant, where, request)
         beside = self._reader.read_message(message)  # what a question tells
         remembered = unique(self._keeping.remember(caller, beside)) if beside else []
-        reply = self._ask(caller, message, request, remembered)
+        reply = self._ask(caller, message, replace(request, small_talk=asked[0].intent == "talk"), remembered)
         return replace(reply, remembered=tuple(remembered), operations=asked)
 
     def ask(
@@ -183,9 +184,11 @@ class Answering(Service):
         text, kv, rests_on = completion.text, completion.kv, admission
         facts = quoting.facts_read(talk, admission, self._reader.facts)
         if quotes and request.via != "none" and (op.wants.held or not quoting.stands(text, op.asks, facts)):
-            near = self._finding.near(caller, op, admission)[: quoting.MOST_QUOTED]
-            text, kv = quoting.quoted(question, near, self._config.model.path, explained=self._explained), None
-            rests_on, self._explained = Admission(cubes=near), True
+            small = request.small_talk and not (op.about and "?" in question)
+            near = () if small else self._finding.near(caller, op, admission)[: quoting.MOST_QUOTED]
+            way_out = "" if small or self._explained else quoting.WAY_OUT.format(model=self._config.model.path)
+            text = quoting.noted(beside) if small else quoting.quoted(question, near, way_out)
+            kv, rests_on, self._explained = None, Admission(cubes=near), self._explained or bool(way_out)
         elif (quotes or not request.on_text) and self._host().in_closed_world and quoting.stutters(text):
             text, kv = quoting.UNKNOWN, None
         if quotes and request.on_text:
@@ -206,9 +209,7 @@ class Answering(Service):
             seconds=completion.seconds,
         )
 
-    def _admitted(
-        self, caller: Caller, op: Recall, via: Via, decisions: list[Decision], adapters: bool = True
-    ) -> Admission:
+    def _admitted(self, caller: Caller, op: Recall, via: Via, decisions: list[Decision], adapters: bool) -> Admission:
         """What the request will see; the decisions on it and its use are written down together, before the model runs,
         also where nothing is admitted."""
         admission = Admission()

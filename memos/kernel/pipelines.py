@@ -15,11 +15,11 @@ from datetime import datetime, time, timedelta, timezone
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from memos.cube import ANSWERING, Blob, Form, MemCube, State, plain
+from memos.cube import ANSWERING, USER, Blob, Form, MemCube, State, plain
 from memos.errors import NotFound
-from memos.interface.reading.mem_reader import USER
 from memos.interface.reading.requests import picks
 from memos.kernel.access import Service
+from memos.kernel.quoting import noted
 from memos.operation.life.knowledge import said_words
 from memos.ops import (
     Add,
@@ -394,7 +394,7 @@ class Pipelines(Service):
         log.undo += [("delete", (cube.id,), {}) for cube in new]
         if new and not add.facts:
             self._keeping.read_later(new)
-        log.lines.append("Noted: " + " ".join(c.text for c in memories))
+        log.lines.append(noted(memories))
 
     def _share(self, caller: Caller, asked: Asked, relation: str, cube: MemCube, log: _Log) -> None:
         self._governing.grant(caller, cube.id, asked.with_, relation, until=_end_of(asked.until))

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from memos.cube import Fact, MemCube, Turn, plain
-from memos.interface.reading.mem_reader import USER
+from memos.cube import USER, Fact, MemCube, Turn, plain
 from memos.operation.life.knowledge import said_words, stated
 
 if TYPE_CHECKING:
@@ -20,6 +19,7 @@ MOST_QUOTED, MAX_CHARS = 3, 400
 UNKNOWN = "unknown"  # what the packaged model says by itself where it has no answer
 MOST_WORDS, REPEATS = 4, 3  # at the end of an answer: so many words that come so often are none
 NOT_REMEMBERED = "Nothing that is remembered answers that."
+SMALL_TALK = "Tell me something to remember, or ask about what you have told me."
 WAY_OUT = (
     "(Quoted, because {model} only reads sentences of the kind it was trained with. For answers in free words set a "
     "chat model: --set model.path=Qwen/Qwen2.5-0.5B-Instruct)"
@@ -38,10 +38,10 @@ def facts_read(talk: Talk, admission: Admission, read: Callable[[str], Sequence[
 
 def stands(answer: str, asks: Sequence[Fact], facts: Iterable[Fact]) -> bool:
     """True if a question asks for a fact (memos.interface.reading.phrasebook), and the answer, which may have been cut,
-    is one that was there."""
-    said = plain(answer)
-    there = (plain(words) for fact in facts for words in (fact.subject, fact.object))
-    return bool(asks and said) and any(words.startswith(said) for words in there)
+    is of such a one that was there."""
+    said, asked = plain(answer), {fact.relation for fact in asks}
+    there = (plain(words) for fact in facts if fact.relation in asked for words in (fact.subject, fact.object))
+    return bool(said) and any(words.startswith(said) for words in there)
 
 
 def stutters(answer: str) -> bool:
@@ -54,11 +54,16 @@ def stutters(answer: str) -> bool:
     return False
 
 
-def quoted(question: str, cubes: Sequence[MemCube], model: str, *, explained: bool) -> str:
-    """What memories say, best first. explained: it has been said before why they are quoted."""
+def quoted(question: str, cubes: Sequence[MemCube], way_out: str) -> str:
+    """What memories say, best first. way_out: said below it, if anything is."""
     dated = "when" in question.lower().split()[:2] or "什么时候" in question
     lines = [_line(cube, dated) for cube in cubes] or [NOT_REMEMBERED]
-    return "\n".join(lines if explained else [*lines, WAY_OUT.format(model=model)])
+    return "\n".join([*lines, way_out] if way_out else lines)
+
+
+def noted(made: Sequence[MemCube]) -> str:
+    """What is said to a message that asks nothing, of the memories that were made of it."""
+    return "Noted: " + " ".join(cube.text for cube in made) if made else SMALL_TALK
 
 
 def _line(cube: MemCube, dated: bool) -> str:

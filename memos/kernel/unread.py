@@ -20,13 +20,26 @@ from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from memos.cost import metered
-from memos.cube import ANSWERING, MOMENT, SUMMARY, TOLD, Form, MemCube, Namespace, Source, Text, Trust, Turn, new_id
+from memos.cube import (
+    ANSWERING,
+    MOMENT,
+    SUMMARY,
+    TOLD,
+    USER,
+    Form,
+    MemCube,
+    Namespace,
+    Source,
+    Text,
+    Trust,
+    Turn,
+    new_id,
+)
 from memos.cube import READ as ORIGIN
 from memos.errors import Cancelled, ContextOverflow, HostError, MemosError, VaultError
 from memos.infrastructure.vault.tables.job_list import DIED, Job, sources_of
 from memos.interface.reading import extraction
 from memos.interface.reading.documents.parts import DialogueTurn
-from memos.interface.reading.mem_reader import USER
 from memos.kernel.access import Service
 from memos.operation.choosing.upkeep import JobKind, Upkeep
 from memos.operation.life.knowledge import said_words

@@ -10,7 +10,7 @@ import pytest
 
 from memos import Memory
 from memos.cube import Fact
-from memos.kernel.quoting import MAX_CHARS, NOT_REMEMBERED, UNKNOWN, stands, stutters
+from memos.kernel.quoting import MAX_CHARS, NOT_REMEMBERED, SMALL_TALK, UNKNOWN, stands, stutters
 
 WAY_OUT = "--set model.path="
 TALK = [
@@ -126,4 +126,27 @@ def test_an_answer_stands_where_a_fact_was_asked_for_and_read() -> None:
     assert not stands("", asks, read)
     assert not stands("Oslo", [], read)
     assert not stands("the vacuum", asks, read)
+    assert not stands("Bosch", asks, [*read, Fact(subject="User", relation="employer", object="Bosch")])
     assert not stands("unknown", asks, read)
+
+
+@pytest.mark.parametrize("message", ["hello!", "thanks!", "lol ok", "nope", "how are you?", "who are you?", "not yet"])
+def test_small_talk_is_no_question_and_nothing_to_remember(memory: Memory, ada: str, message: str) -> None:
+    reply = memory.chat(message, user_id=ada, session="monday")
+    assert (reply["text"], reply["remembered"]) == (SMALL_TALK, [])
+
+
+@pytest.mark.parametrize("told", ["hello, i'm Tom", "my name is Tom", "hi, my name's Tom", "call me Tom", "I am Tom"])
+@pytest.mark.parametrize("asked", ["what's my name?", "who am i?", "Do you know my name?"])
+def test_who_somebody_is_can_be_asked(tmp_path: Path, ada: str, told: str, asked: str) -> None:
+    with Memory(vault=tmp_path / "vault") as memory:
+        assert memory.chat(told, user_id=ada)["text"].startswith("Noted: ")
+        assert "Tom" in memory.chat(asked, user_id=ada)["text"].splitlines()[0]
+
+
+def test_a_question_in_other_words_is_answered_by_the_fact_it_asks_for(tmp_path: Path, ada: str) -> None:
+    with Memory(vault=tmp_path / "vault") as memory:
+        for told in ("i live in leeds", "new job at bosch!", "my wife is called Jo"):
+            memory.chat(told, user_id=ada)
+        for asked, answer in (("where do i work?", "bosch"), ("what's my wife's name?", "Jo")):
+            assert answer in memory.chat(asked, user_id=ada)["text"].splitlines()[0]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from typing_extensions import assert_never
 
-from memos.cube import Contrast, Fact, Lesson, Probe, Text, whose
+from memos.cube import USER, Contrast, Fact, Lesson, Probe, Text, whose
 from memos.errors import InputError
 from memos.interface.reading.contrasts import contrasts
 from memos.interface.reading.documents.conversation import conversation
@@ -38,7 +38,7 @@ from memos.interface.reading.requests import arguments, intents, wordings
 from memos.interface.reading.requests.arguments import MessageTagger
 from memos.interface.reading.requests.intents import SentenceIntent
 from memos.interface.reading.statements import tagged
-from memos.interface.reading.statements.statements import attribute_in, says_change
+from memos.interface.reading.statements.statements import asked_of, attribute_in, says_change
 from memos.interface.reading.statements.statements import read as read_statement
 from memos.interface.reading.statements.tagged import TaggedStatement
 from memos.interface.reading.times import times
@@ -47,7 +47,6 @@ from memos.ops import Add, Asked, Correct, Episode, Forget, Recall
 
 UNSAID = ("system", "developer")  # roles of what a program says, which nobody has said in the conversation
 TOOL_TRACE = "tool-trace"  # Header.kind of what a call of a tool came to
-USER = "User"  # who "I" is where nobody is named
 _FIRST_PERSON = pattern(r"\b(?:I|[Mm]e|[Mm]y|[Mm]ine|[Ww]e|[Uu]s|[Oo]ur)\b|我")
 _SAME_SUBJECT = pattern(r"(?:It|He|She|They|This|That|These|Those|Its|His|Her|Their)\b")
 _CHANGED = pattern(  # a thing, with no verb in it, and what it is to be
@@ -158,6 +157,8 @@ class MemReader:
         if (all_of := wordings.FORGETS_ALL.fullmatch(text)) and (naming := self.forget(all_of["all"]).naming):
             doubted = "forget" if naming == USER else ""
             return (Asked(intent="ask_back" if doubted else "forget", what=all_of["all"], doubted=doubted),)
+        if wordings.REPLIES.fullmatch(text):
+            return (Asked(intent="talk"),)
         day = today or _today()
         if asked := self._asked_within(text, turns, day):
             return (asked,)
@@ -178,6 +179,8 @@ class MemReader:
             return (unsure.model_copy(update={"what": next(filter(None, order.groups()))}),)
         if not more and self._is_told(text, first, day):
             return (Asked(intent="remember", what=text),)
+        if not more and first.intent == "remember" and {*self.facts(text)} > {*self.facts(first.what)}:
+            return (first.model_copy(update={"what": text}),)  # "Hi, I'm Tom and I live in Hull"
         if not more and first.intent in ("remember", "correct") and wordings.ASKS_MODEL.match(text):
             return (Asked(intent="recall", what=text),)
         return tuple(found)
@@ -188,7 +191,9 @@ class MemReader:
         if text.endswith(("?", "？")) or not (asked.intent == "talk" or asked.doubted == "correct"):
             return False
         stated = self.stated(text, USER, day) if self._statement_tagger else []
-        return any(asked.intent == "talk" or one.facts for one in stated)
+        if asked.intent == "talk":
+            return bool(stated or self.facts(text))
+        return any(one.facts for one in stated)
 
     def _asked_within(self, text: str, turns: Sequence[Mapping[str, object]], today: date) -> Asked | None:
         """A request for a list, a count or a search of what was said in some time; None for any other message."""
@@ -239,8 +244,10 @@ class MemReader:
         """To answer a question, whatever the rules would think of it. today: as in a request."""
         today = today or _today()
         wants = intents.wants(question, today)
-        asks = tuple(dict.fromkeys(parse_question(intents.asked_now(question, today), speaker)))
-        return Recall(question=question, about=_about(question, speaker, asks), asks=asks, wants=wants)
+        now = intents.asked_now(question, today)
+        asks = tuple(dict.fromkeys(parse_question(now, speaker)))
+        about = _about(question, speaker, asks)
+        return Recall(question=question, about=about, asks=asks or asked_of(now, speaker), wants=wants)
 
     def facts(self, text: str) -> tuple[Fact, ...]:
         """What a remembered text says."""

@@ -43,6 +43,7 @@ class Relation:
     asks: tuple[str, ...]
     who: tuple[str, ...]
     held_out: frozenset[str] = frozenset()  # the asks and who forms that no promotion trains on
+    heard: tuple[str, ...] = ()  # asks that are understood, and never used
     examples: tuple[str, ...] = ()  # objects that it may have; without any it has dates or numbers
 
     @property
@@ -88,6 +89,7 @@ def phrasebook() -> dict[str, Relation]:
             asks=(*generic["asks"], *entry["asks"]),
             who=(*generic["who"], *entry["who"]),
             held_out=_held_out(generic["asks"], entry["asks"], generic["who"] + entry["who"]),
+            heard=tuple(entry.get("heard", ())),
             examples=tuple(entry.get("examples", "").split()),
         )
         for name, entry in book["relations"].items()
@@ -146,6 +148,7 @@ _SPELLING = (  # (what must stand in a text for it to be worth the expression, t
     ("i", pattern(r"\bi\b(?!\.)"), "I"),
     ("I", pattern(r"\bI['’]m\b"), "I am"),
     ("I", pattern(r"\bI['’]ve\b"), "I have"),
+    ("h", pattern(r"\b([Ww]h(?:at|o|en|ere))['’]?s\b"), r"\1 is"),
     ("can", pattern(r"\bcan(?:['’]t| not)\b"), "cannot"),
     ("avorite", pattern(r"\b([Ff])avorite\b"), r"\1avourite"),
     ("olor", pattern(r"\b([Cc])olor\b"), r"\1olour"),
@@ -181,7 +184,7 @@ def _compile(relation: Relation, form: str, update: bool = False) -> PhraseForm:
     words = form.replace("{noun}", relation.noun)  # which is as fixed as the rest
     for slot in [*_SLOT.finditer(words), None]:
         fixed = words[at : slot.start()] if slot else words[at:].rstrip("?.")
-        parts.append(f"(?i:{re.escape(fixed)})")
+        parts.append(f"(?i:{re.escape(fixed)})".replace("'", "['’]"))
         literal += len(fixed)
         anchor = max(anchor, fixed.lower(), key=len)
         if slot is None:
@@ -191,9 +194,9 @@ def _compile(relation: Relation, form: str, update: bool = False) -> PhraseForm:
             parts.append(_AGAIN[slot[1]] if named and slot[1] in _AGAIN else _SLOTS[slot[1]])
             named = named or slot[1] in _AGAIN
         else:
-            parts.append(f"(?:{re.escape(slot[2])}|{re.escape(slot[3])})")
+            parts.append(f"(?i:{re.escape(slot[2])}|{re.escape(slot[3])})")
             literal += len(slot[3])
-    asks = form in relation.asks or form in relation.who
+    asks = form in (*relation.asks, *relation.heard, *relation.who)
     parts.append(r"\s*[?.!]*$" if asks else END if form.endswith("{o}") else r"\b")
     return PhraseForm(form, relation.name, pattern("".join(parts)), literal, anchor, update, form.startswith("{o}"))
 
@@ -208,7 +211,9 @@ def _statements() -> tuple[PhraseForm, ...]:
 @cache
 def _questions() -> tuple[PhraseForm, ...]:
     book = phrasebook().values()
-    return tuple(_compile(relation, form) for relation in book for form in relation.asks + relation.who)
+    return tuple(
+        _compile(relation, form) for relation in book for form in relation.asks + relation.heard + relation.who
+    )
 
 
 def parse(sentence: str, speaker: str = "") -> list[tuple[Fact, bool]]:
@@ -238,7 +243,7 @@ def _matches(
         return ()
     speaker, text, is_lower = _spelt(text, speaker)
     lower = is_lower if lower is None else lower
-    words = text.lower()
+    words = text.lower().replace("’", "'")
     near = [form for form in forms() if form.anchor in words]
     fits = ((form, fit) for form in near for fit in form.regex.finditer(text))
     found = [match for form, fit in fits if (match := _match(form, fit, speaker, lower))]

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pydantic_core
 
-from memos.cube import ANSWERING, EPISODE, PASSAGE, SUMMARY, TOLD, MemCube, Namespace, State, Text, Trust, in_zone
+from memos.cube import ANSWERING, EPISODE, PASSAGE, SUMMARY, TOLD, USER, MemCube, Namespace, State, Text, Trust, in_zone
 from memos.errors import InputError
-from memos.interface.reading.mem_reader import USER
 from memos.kernel.access import Service, unique
 from memos.operation.life.knowledge import text_of
 from memos.operation.life.time_machine import history

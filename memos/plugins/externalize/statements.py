@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import torch
 
-from memos.cube import Fact, MemCube, Probe, Text, plain
+from memos.cube import USER, Fact, MemCube, Probe, Text, plain
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.training.rows import answer_row, chunks, row_losses
 from memos.infrastructure.host.training.teach import lessons_of
-from memos.interface.reading.mem_reader import USER
 from memos.interface.reading.phrasebook import phrasebook
 from memos.plugins.externalize.values import Evidence, Statement
 

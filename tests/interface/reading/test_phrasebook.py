@@ -114,3 +114,23 @@ def test_an_expression_is_compiled_when_it_is_used() -> None:
         broken.search("")
     read = pattern("my (cat)", re.IGNORECASE)
     assert [read.sub("", "My cat"), read.groups, read.pattern] == ["", 1, "my (cat)"]
+
+
+@pytest.mark.parametrize(
+    ("question", "relation"),
+    [
+        ("Where do I work?", "employer"),
+        ("where do i work", "employer"),
+        ("whats my job?", "job"),
+        ("who's my boss?", "boss"),
+        ("What’s my sister’s name?", "sister"),
+        ("do I have any allergies?", "allergy"),
+    ],
+)
+def test_a_question_is_understood_in_words_that_no_promotion_uses(question: str, relation: str) -> None:
+    assert parse_question(question, "User") == [Fact(subject="User", relation=relation, object="")]
+
+
+def test_what_is_only_heard_is_no_probe() -> None:
+    asked = {form for relation in phrasebook().values() for form in (*relation.asks, *relation.who)}
+    assert not asked.intersection(form for relation in phrasebook().values() for form in relation.heard)

@@ -85,6 +85,13 @@ ASKS_MODEL = pattern(  # for what is not remembered yet
     r"|brainstorm|come up with|generate|calculate|convert|anything about)\b",
     re.IGNORECASE,
 )
+REPLIES = pattern(  # to what was said before, or about who is talked to: nothing to keep, and nothing to look up
+    r"(?:(?:(?:oh|ah|hm+|well|so|and|but|ok(?:ay)?|k|yes|yeah|ye[ps]|yup|no|nope|nah|sure|please|pls|thanks|thx|maybe|never ?mind|got it|help(?: me)?"
+    r"|stop(?: it)?|not (?:really|yet|now|sure|at all)|(?:i|we) (?:do|did|am|was|will|can|(?:do|did|wo|ca)n['’]?t)|me (?:too|neither)|same)\b|[\s,.!…]+)+"
+    r"|(?:(?:and|so|hey|ok),? )?(?:(?:who|what) (?:are|r) (?:you|u)|what['’]?s your name|what is your name|are (?:you|u) (?:a bot|an? ai|human|real|there)"
+    r"|who made (?:you|u)|how (?:are|r) (?:you|u|things)(?: doing)?(?: today)?|how['’]?s it going|what['’]?s up)[?!. ]*)",
+    re.IGNORECASE,
+)
 LAST_SAID = pattern(
     r"(?:the|my|that) (?:very )?(?:last|latest|previous)(?: (?:thing|one|message|bit|memory|note|part|sentence))?"
     rf"(?: {_SAID})?|(?:what |that ){_SAID}|i (?:just |ever )?said (?:that|it|so)|我?刚[才刚]?(?:说|讲|发)的(?:话|那[句条]话?)?|上一[句条]话?|最后[那一]?[句条]话?",

@@ -62,7 +62,9 @@ class EnglishReadings:
 def english_readings() -> EnglishReadings:
     book = read_book("memos.interface.reading.statements", "readings.yaml")
     relations: dict[str, dict[str, list[str]]] = book["relations"]
+    given = read_book("memos.interface.reading.requests", "names.yaml")
     lexicon = {
+        "GIVEN": rf"(?:{'|'.join((*given['she'].split(), *given['he'].split()))})(?: (?-i:[A-Z])\w+)?",
         "ANIMAL": _several(book["animals"]),
         "INSTRUMENT": _several(book["instruments"]),
         "TONGUE": _several(book["tongues"]),

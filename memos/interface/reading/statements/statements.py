@@ -32,6 +32,12 @@ from memos.lazy import pattern
 
 Manner = Mode | Literal["instead"]  # in which a clause is said; "instead" is "now" of what has several values, too
 _OWN = pattern(rf"(?:[Mm]y|(?P<s>{NAME})['’]s) (?P<noun>[\w-]+(?: [\w-]+){{0,2}})")
+_ASKED_OF = pattern(
+    r"(?i:(?:what|who|where|when)(?:['’]?s| is| are| was)|(?:do (?:you|u) (?:know|remember)|tell me|remind me(?: of)?"
+    r"|(?:can|could) (?:you|u) (?:tell|remind) me(?: of)?)(?: what| who)?)(?: again)? "
+    rf"(?P<own>(?:[Mm]y|{NAME}['’]s) .+?)(?:['’]s names?)?(?i: is| are| was| called| again)*"
+)
+_WHO_AM_I = pattern(r"(?:do (?:you|u) (?:know|remember) )?who (?:am i|i am)(?: again)?", re.IGNORECASE)
 _KIN = "Somekin"  # stands in a clause for "my brother"
 
 
@@ -404,6 +410,19 @@ def attribute_in(words: str, speaker: str) -> Fact | None:
     if not named or not ({noun := named["noun"].lower()} & {*english_readings().attributes, *english_readings().nouns}):
         return None
     return Fact(subject=named["s"] or speaker, relation=_relation_of(noun), object="")
+
+
+def asked_of(question: str, speaker: str) -> tuple[Fact, ...]:
+    """Facts without their objects that a question asks for by what the phrasebook has no word for: "my wife's name"."""
+    words = question.strip(" ?!.")
+    if _WHO_AM_I.fullmatch(words):
+        return (Fact(subject=speaker, relation="name", object=""),)
+    asked = _ASKED_OF.fullmatch(words)
+    if not asked or not (own := _OWN.fullmatch(asked["own"])):
+        return ()
+    subject, noun = own["s"] or speaker, own["noun"].lower()
+    attribute = Fact(subject=subject, relation=_relation_of(noun), object="")
+    return attribute, Fact(subject=f"{subject}'s {noun}", relation="name", object="")
 
 
 def _relation_of(noun: str) -> str:
