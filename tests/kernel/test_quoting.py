@@ -150,3 +150,15 @@ def test_a_question_in_other_words_is_answered_by_the_fact_it_asks_for(tmp_path:
             memory.chat(told, user_id=ada)
         for asked, answer in (("where do i work?", "bosch"), ("what's my wife's name?", "Jo")):
             assert answer in memory.chat(asked, user_id=ada)["text"].splitlines()[0]
+
+
+def test_questions_in_a_row_are_questions_in_one_session(tmp_path: Path, ada: str) -> None:
+    """What memos says of its memories in between is no context in which a question means something else."""
+    said = ("i hate coriander", "my car is a blue skoda, reg AB12 CDE", "boiler man is coming friday", "i'm Maya")
+    asks = {"what food do i hate?": "coriander", "what car do i drive?": "AB12 CDE", "who am i?": "Maya"}
+    with Memory(vault=tmp_path / "vault") as memory:
+        for told in said:
+            memory.chat(told, user_id=ada, session="monday")
+        memory.chat("where do you know all that from?", user_id=ada, session="monday")
+        for question, answer in asks.items():
+            assert answer in memory.chat(question, user_id=ada, session="monday")["text"].splitlines()[0]

@@ -38,7 +38,7 @@ from memos.interface.reading.requests import arguments, intents, wordings
 from memos.interface.reading.requests.arguments import MessageTagger
 from memos.interface.reading.requests.intents import SentenceIntent
 from memos.interface.reading.statements import tagged
-from memos.interface.reading.statements.statements import asked_of, attribute_in, says_change
+from memos.interface.reading.statements.statements import asked_of, says_change
 from memos.interface.reading.statements.statements import read as read_statement
 from memos.interface.reading.statements.tagged import TaggedStatement
 from memos.interface.reading.times import times
@@ -179,11 +179,28 @@ class MemReader:
             return (unsure.model_copy(update={"what": next(filter(None, order.groups()))}),)
         if not more and self._is_told(text, first, day):
             return (Asked(intent="remember", what=text),)
-        if not more and first.intent == "remember" and {*self.facts(text)} > {*self.facts(first.what)}:
-            return (first.model_copy(update={"what": text}),)  # "Hi, I'm Tom and I live in Hull"
         if not more and first.intent in ("remember", "correct") and wordings.ASKS_MODEL.match(text):
             return (Asked(intent="recall", what=text),)
-        return tuple(found)
+        if not more and first.intent == "recall" and wordings.REMINDS.match(text):
+            return (Asked(intent="remember", what=text, when=first.when),)
+        told = first.intent in ("remember", "correct")
+        return (self._whole(first, text),) if told and not more else tuple(found)
+
+    def _whole(self, asked: Asked, text: str) -> Asked:
+        """What is told with all that is said of it, "my car is red, reg AB12 CDE", and with sentences before it that
+        tell something; a question is none."""
+        if asked.what not in text:
+            return asked
+        before, after = text.split(asked.what, 1)
+        if text.endswith(("?", "？")) and not (wordings.WORD.search(before) or wordings.WORD.search(after)):
+            return Asked(intent="recall", what=text)
+        if asked.intent == "remember" and {*self.facts(text)} > {
+            *self.facts(asked.what)
+        }:  # "Hi, I'm Tom and I live in Hull"
+            return asked.model_copy(update={"what": text})
+        told = before if wordings.TELLS_ITSELF.fullmatch(before) and not wordings.REPLIES.fullmatch(before) else ""
+        tail = "" if wordings.ADDS_NOTHING.fullmatch(after) else after
+        return asked.model_copy(update={"what": told + asked.what + tail})
 
     def _is_told(self, text: str, asked: Asked, day: date) -> bool:
         """True of what is no question and states something, where it is taken for talk, or for a correction of nobody
@@ -237,7 +254,7 @@ class MemReader:
             if not (wordings.PERSON.fullmatch(name) or wordings.POINTS.fullmatch(name)):  # whom they mean is not known
                 own = wordings.FIRST.fullmatch(name) or name.casefold() == USER.casefold()
                 return Forget(query=words, naming=USER if own else name)
-        facts = (*_described(words, speaker), *(fact for fact, _ in parse(words, speaker)))
+        facts = (*intents.described(words, speaker), *(fact for fact, _ in parse(words, speaker)))
         return Forget(query=words, facts=tuple(dict.fromkeys(facts)))
 
     def recall(self, question: str, speaker: str = USER, today: date | None = None) -> Recall:
@@ -380,20 +397,6 @@ def _require_words(text: str) -> None:
     if not text.strip():
         raise InputError("the message is empty: there is nothing to remember or answer; write a sentence")
     require_text(text, "the message")
-
-
-def _described(words: str, speaker: str) -> list[Fact]:
-    """The facts, with blanks, that a question or a clause describes: "where Mira lives" asks where she does live."""
-    first, *rest = words.split()
-    for kind in (1, 0):  # "which city I live in" has a noun after its question word
-        head, tail = [first, *rest[:kind]], rest[kind:]
-        plain = [re.sub(r"(?<=[a-z])s$", "", w) if w[:1].islower() else w for w in tail]
-        for aux in ("", "do", "does", "is", "am", "was", "did", "would"):
-            question = " ".join([*head, *([aux] if aux else []), *(plain if aux == "does" else tail)])
-            if found := parse_question(question[0].upper() + question[1:] + "?", speaker):
-                return found
-    own = attribute_in(words, speaker)
-    return parse_question(words, speaker) or ([own] if own else [])
 
 
 def _today() -> date:

@@ -187,8 +187,11 @@ class Seeing(Service):
                 return self._origins_of(caller, asked.what)
 
     def _meant(self, caller: Caller, asked: Asked) -> list[MemCube]:
-        """The memories about something; about nothing or oneself, all; those alone that were said in a time."""
+        """The memories about something; about nothing or oneself, all; those alone that were said in a time. What was
+        read in one of them is told with it."""
         cubes, what = self._access.texts(caller), asked.what
+        there = {cube.id for cube in cubes}
+        cubes = [cube for cube in cubes if there.isdisjoint(source.id for source in cube.sources)]
         if asked.when:
             first, last = (date.fromisoformat(day) for day in asked.when.split("/"))
             cubes = [c for c in cubes if first <= c.order[0].date() <= last]

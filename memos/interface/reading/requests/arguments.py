@@ -139,21 +139,23 @@ def read(text: str, turns: Sequence[Mapping[str, object]], today: date, tagger: 
 def _tagged(text: str, before: str, has_turns: bool, tagger: MessageTagger) -> TaggedMessage:
     """The parts and slots of a message; without what was said before, where that only blurs a clear request."""
     tagged = tagger.tag(text, before)
-    if has_turns and (_doubtful(tagged) or _is_open(tagged)):
-        alone = tagger.tag(text)
-        if _says_whose(alone) and (_doubtful(tagged) or _is_pronoun(text, alone)):
-            return alone
-    return tagged
+    if not has_turns or tagged.pointed:
+        return tagged
+    alone = tagger.tag(text)
+    if _says_whose(alone) and (_doubtful(tagged) or (_is_open(tagged) and _is_pronoun(text, alone))):
+        return alone
+    asks = [part.label for part in alone.parts] == ["recall"] and not wordings.REFERS.search(text)
+    return alone if asks else tagged
 
 
 def _doubtful(tagged: TaggedMessage) -> bool:
-    """True where something is to be destroyed, one is not sure, and nothing that was said before is pointed to."""
-    return not tagged.pointed and any(part.label in _DESTRUCTIVE and part.sure < SURE for part in tagged.parts)
+    """True where something is to be destroyed, and one is not sure."""
+    return any(part.label in _DESTRUCTIVE and part.sure < SURE for part in tagged.parts)
 
 
 def _is_open(tagged: TaggedMessage) -> bool:
-    """True where it is not clear what is meant, and nothing that was said before is pointed to."""
-    return not tagged.pointed and any(part.label.startswith("ask_back") for part in tagged.parts)
+    """True where it is not clear what is meant."""
+    return any(part.label.startswith("ask_back") for part in tagged.parts)
 
 
 def _is_pronoun(text: str, tagged: TaggedMessage) -> bool:
@@ -340,7 +342,8 @@ def _resolved(begin: int, end: int, request: _RequestPart) -> str:
     for ref in (ref for ref in request.refs if begin <= ref.begin and ref.end <= end):
         word = text[ref.begin : ref.end]
         name = _named(word, text[: ref.begin], request.discourse)
-        if not name:
+        another = wordings.NAMES_A_THING.match(word)  # "the key" is no "list of calls"
+        if not name or (another and another["noun"].lower() not in name.lower()):
             continue
         owns = wordings.OWNS.fullmatch(word) or (word.lower() == "her" and not wordings.NO_NOUN.match(text[ref.end :]))
         out += text[done : ref.begin] + (f"{name}'s" if owns and not name.endswith(("'s", "’s")) else name)
@@ -358,7 +361,8 @@ def _named(word: str, before: str, discourse: _Discourse) -> str:
     if own and not named:
         return own[-1]
     fits = [name for name in references.person_of(word.lower(), discourse.known) if name in named]
-    return (fits or named or ("",))[-1]
+    people = [name for name in named if not name[:1].isupper() or name in discourse.known.people]  # "Holle formula"
+    return (fits or people or [""])[-1]
 
 
 def _partner(request: _RequestPart) -> str:

@@ -10,6 +10,7 @@ from datetime import date, datetime, time, timezone
 from enum import Enum
 from functools import lru_cache
 
+from memos.cube import Fact
 from memos.interface.reading.phrasebook import (
     MAX_SENTENCE,
     NAME,
@@ -20,7 +21,7 @@ from memos.interface.reading.phrasebook import (
     parse_question,
     sentences,
 )
-from memos.interface.reading.statements.statements import read
+from memos.interface.reading.statements.statements import attribute_in, read
 from memos.interface.reading.times import times
 from memos.lazy import pattern
 from memos.ops import Wants
@@ -247,3 +248,17 @@ def wants(question: str, today: date) -> Wants:
         return Wants(overview=True, side="" if _BOTH_SIDES.search(question) else "user", **within)
     is_request = bool(_REQUEST.search(question) and _BETWEEN_US.search(question))
     return Wants(side="assistant" if _REPLIED.search(question) else "user", request=is_request, **within)
+
+
+def described(words: str, speaker: str) -> list[Fact]:
+    """The facts, with blanks, that a question or a clause describes: "where Mira lives" asks where she does live."""
+    first, *rest = words.split()
+    for kind in (1, 0):  # "which city I live in" has a noun after its question word
+        head, tail = [first, *rest[:kind]], rest[kind:]
+        plain = [re.sub(r"(?<=[a-z])s$", "", w) if w[:1].islower() else w for w in tail]
+        for aux in ("", "do", "does", "is", "am", "was", "did", "would"):
+            question = " ".join([*head, *([aux] if aux else []), *(plain if aux == "does" else tail)])
+            if found := parse_question(question[0].upper() + question[1:] + "?", speaker):
+                return found
+    own = attribute_in(words, speaker)
+    return parse_question(words, speaker) or ([own] if own else [])

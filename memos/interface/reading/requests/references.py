@@ -47,6 +47,7 @@ _NO_NOUN = (
     r"|who|how|that|if|because|as|by|is|was|anymore|until|off|out|up|down|so|then|there|here|today|tomorrow|yesterday"
     r"|know|see|read|edit|have|use|access|write|change|look|the|a|an|my|our|this|these|those|some|all|not|only|alone"
 )
+_NOUN_ALONE = pattern(rf" (?!(?:{_NO_NOUN})\b|\w+(?:s|ed|ing|t)\b)[a-z]+\s*(?:$|[.!?,;])")
 MAX_NOUN = 6  # words
 _HAN = r"\u4e00-\u9fff"
 
@@ -162,6 +163,8 @@ def _person(match: re.Match[str], text: str) -> tuple[int, str] | None:
     if re.match(r"\w*(?: [A-Z]\w+)? (?:Street|Road|Row|Lane|Hospital|Airport)", text[start:]):
         return None
     if parts[0] not in first_names:
+        if _NOUN_ALONE.match(text, start + len(name)):  # "Holle formula"
+            return None
         of_person = _OF_PERSON.search(before) and _human(text[start + len(name) :], before)
         if _TITLED.search(before) or (_AT.search(before) and not of_person):
             return None
@@ -216,19 +219,16 @@ def _noun_words(words: list[str]) -> list[str]:
 
 
 def person_of(pronoun: str, about: Known) -> list[str]:
-    """Whom "she" or "he" can be: one name where that is sure, several or none where it is not."""
+    """Whom "she" or "he" can be: one name where that is sure, several or none where it is not. A name of which nothing
+    tells that it is a woman's or a man's is nobody's: it may be a company's."""
     if pronoun in ("they", "them", "their", "theirs"):
         return list(about.people)
     female = pronoun in ("she", "her", "hers", "herself", "她")
     she, he = words_of("she"), words_of("he")
     own, other = (she, he) if female else (he, she)
     named_so, named_otherwise = (about.women, about.men) if female else (about.men, about.women)
-    fits = [
-        name
-        for name in about.people
-        if name.split()[0] not in other and (name not in named_otherwise or name in named_so)
-    ]
-    return [name for name in fits if name.split()[0] in own or name in named_so] or fits
+    fits = (name for name in about.people if name.split()[0] in own or name in named_so)
+    return [name for name in fits if name.split()[0] not in other and (name not in named_otherwise or name in named_so)]
 
 
 def resolved(text: str, about: Known) -> str:

@@ -19,11 +19,17 @@ POINTS = pattern(
     r"|(?:它们?|其|这些?|那些?|此)(?:都|全部|全)?|[这那][个只条家本份张件间辆台部座所套幅篇首款次处种位名]?(?:东西|玩意儿?|事儿?|些)?|里[面头]|上[面头]|那[里儿]|这[里儿]",
     re.IGNORECASE,
 )
+REFERS = pattern(  # to what was said before, as far as a word can tell
+    r"\b(?:it|its|that|this|th[oe]se|them|they|their|she|hers?|he|him|his|ones?|there|same|former|latter|others?|both|either|so|else|again|why)\b"
+    r"|[它其这那她他]",
+    re.IGNORECASE,
+)
 INTRODUCES = pattern(  # "note that ..."; not "forgot my keys"
     r"[,:;.!?，：。—-]\s*$|\bthat\s*$|\b(?:remember|note|fyi|log|jot|in mind|forget|so|and|but|well|btw)\b|记|忘",
     re.IGNORECASE,
 )
 DEFINITE = pattern(r"(?:the|that|this|those|these|his|her|its|their)\b|[这那该其]", re.IGNORECASE)
+NAMES_A_THING = pattern(r"the (?!(?:one|other|thing|latter|former|lot|same)s?\b)(?:\w+ )*(?P<noun>\w+)$", re.IGNORECASE)
 SO = pattern(r"(?:like )?(?:that|this|so|it|right|true|correct)|[这那]样(?:的)?|对|真的?", re.IGNORECASE)
 PERSON = pattern(r"she|he|her|hers|his|him|they|them|their|[她他](?:们)?|人家", re.IGNORECASE)
 SOMEBODY = pattern(r"\b(?:she|he|hers?|him|his)\b|[她他]", re.IGNORECASE)
@@ -86,11 +92,24 @@ ASKS_MODEL = pattern(  # for what is not remembered yet
     re.IGNORECASE,
 )
 REPLIES = pattern(  # to what was said before, or about who is talked to: nothing to keep, and nothing to look up
-    r"(?:(?:(?:oh|ah|hm+|well|so|and|but|ok(?:ay)?|k|yes|yeah|ye[ps]|yup|no|nope|nah|sure|please|pls|thanks|thx|maybe|never ?mind|got it|help(?: me)?"
+    r"(?:(?:(?:hi|hello|hey|hiya|good (?:morning|afternoon|evening|night|day)|everyone|there|all|oh|ah|hm+|well|so|and|but|ok(?:ay)?|k|yes|yeah|ye[ps]|yup|no|nope|nah|sure|please|pls|thanks|thx|maybe|never ?mind|got it|help(?: me)?"
     r"|stop(?: it)?|not (?:really|yet|now|sure|at all)|(?:i|we) (?:do|did|am|was|will|can|(?:do|did|wo|ca)n['’]?t)|me (?:too|neither)|same)\b|[\s,.!…]+)+"
     r"|(?:(?:and|so|hey|ok),? )?(?:(?:who|what) (?:are|r) (?:you|u)|what['’]?s your name|what is your name|are (?:you|u) (?:a bot|an? ai|human|real|there)"
     r"|who made (?:you|u)|how (?:are|r) (?:you|u|things)(?: doing)?(?: today)?|how['’]?s it going|what['’]?s up)[?!. ]*)",
     re.IGNORECASE,
+)
+ADDS_NOTHING = pattern(  # behind what is to be remembered: an order, or a courtesy
+    r".*(?:\b(?:note|remember|keep|save|store|log|jot|mind|got (?:that|it)|forget|write|record|amend|fix|update|adjust|change|(?:would|will|can|could) (?:you|u))\b|[记忘存写留备错改]).*"
+    r"|(?:(?:please|pls|plz|thanks|thank you|thx|ty|ok(?:ay)?|btw|by the way|lol|haha|though|too|so|you know|just|fyi|for (?:me|later|next time))\b|[\s,.!?;:)(~…'\"“”‘’。，！]|[吧哦])*",
+    re.IGNORECASE | re.DOTALL,
+)
+REMINDS = pattern(  # of what is to be done, which is kept
+    r"(?:(?:please|pls|ok(?:ay)?|hey),? |(?:can|could|would|will) (?:you|u) )*remind me (?:to|that|(?:tomorrow|tonight|later|(?:on|at|in|next|this) \w+) (?:to|that|about))\b(?!.*\?\s*$)",
+    re.IGNORECASE,
+)
+TELLS_ITSELF = pattern(  # sentences before what is to be remembered: neither an order nor about what was said
+    rf"(?!.*(?:{REFERS.pattern}|\b(?:note|remember|keep|save|store|log|jot|mind|forget|write|record|correction|wrong|mistake|meant|update|change|quick|heads up|fyi|no)\b|[记忘存写留备错]))(?:.*\w.*[.!。！]\s*)",
+    re.IGNORECASE | re.DOTALL,
 )
 LAST_SAID = pattern(
     r"(?:the|my|that) (?:very )?(?:last|latest|previous)(?: (?:thing|one|message|bit|memory|note|part|sentence))?"

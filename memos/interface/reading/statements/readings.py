@@ -69,6 +69,7 @@ def english_readings() -> EnglishReadings:
         "INSTRUMENT": _several(book["instruments"]),
         "TONGUE": _several(book["tongues"]),
         "SUBJECT": _several(book["subjects"]),
+        "NEW_NAME": rf"(?-i:(?!(?:{'|'.join(_words(book['no_names']))})\b)[A-Z][a-z]+(?: [A-Z]\w+)?)",
         "NAME": r"\w+",
         "SUM": r"[£$€]?\d+(?:[.,]\d+)*(?![.,]?\d)k?(?: (?:pounds|quid|grand|dollars|bucks|euros))?",
         "DAY": r"(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)days?",

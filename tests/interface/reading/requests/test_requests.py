@@ -555,3 +555,50 @@ class _Stub:
         begin = text.index("I dropped")
         parts = LabelledSpan("talk", 0, begin - 1, 0.9), LabelledSpan("demote", begin, len(text) - 4, 0.9)
         return TaggedText(parts, (), (), self.addressed)
+
+
+LISTED = (
+    "what food do i hate?",
+    "From: 06616eb0494f7575cef05dc5 User: dentist on tuesday at 3pm (2026-12-01). (chat) | 06616eb056279d81886fbf87 "
+    "User: boiler man is coming friday between 8 and 12 (2026-12-04). (chat)",
+)
+
+
+@pytest.mark.parametrize(
+    "question", ["what car do i drive?", "when is the boiler man coming?", "where does my sister live?"]
+)
+def test_a_question_that_stands_alone_is_one_whatever_was_said_before(question: str) -> None:
+    assert [intent for intent, _ in asked(question, *LISTED)] == ["recall"]
+
+
+@pytest.mark.parametrize(
+    ("text", "intent", "what"),
+    [
+        ("car is a blue skoda octavia, reg AB12 CDE", "remember", "car is a blue skoda octavia, reg AB12 CDE"),
+        ("the plumber comes next Tuesday, keep that in mind", "remember", "the plumber comes next Tuesday"),
+        ("hello i'm tom and i live in hull", "remember", "hello i'm tom and i live in hull"),
+        ("what's happening on friday?", "recall", "what's happening on friday?"),
+        ("remind me to call mum at 6", "remember", "remind me to call mum at 6"),
+        ("remind me what my password is", "recall", "what my password is"),
+        ("write me a poem about Esi", "recall", "write me a poem about Esi"),
+        ("nope", "talk", ""),
+    ],
+)
+def test_what_is_told_is_kept_whole_and_what_is_asked_is_not_kept(text: str, intent: str, what: str) -> None:
+    [(found, arguments)] = asked(text)
+    assert (found, arguments.get("what", "")) == (intent, what)
+
+
+def test_a_thing_that_is_named_is_no_other_that_was_spoken_of() -> None:
+    before = ("remind me to call mum at 6", "Noted: User: remind me to call mum at 6.", "what do I need to do at 6?")
+    [(intent, arguments)] = asked("the key is now with my neighbour Yaw", *before)
+    assert (intent, arguments["what"]) == ("remember", "the key is now with my neighbour Yaw")
+
+
+def test_what_is_told_before_a_correction_is_kept_too() -> None:
+    assert asked("just had the twins! Leo and Ruby, born 4am today")[0][1]["what"].startswith("just had the twins!")
+
+
+def test_she_is_no_brand() -> None:
+    before = ("switch to Holle formula", "my mother in law is with us")
+    assert [arguments["what"] for _, arguments in asked("she loves the babies", *before)] == ["she loves the babies"]
