@@ -162,3 +162,14 @@ def test_questions_in_a_row_are_questions_in_one_session(tmp_path: Path, ada: st
         memory.chat("where do you know all that from?", user_id=ada, session="monday")
         for question, answer in asks.items():
             assert answer in memory.chat(question, user_id=ada, session="monday")["text"].splitlines()[0]
+
+
+def test_chinese_is_quoted_where_it_answers_and_nowhere_else(tmp_path: Path, ada: str) -> None:
+    with Memory(vault=tmp_path / "vault") as memory:
+        for told in ("我叫小明，住在杭州", "我在阿里巴巴上班", "我女朋友叫小红"):
+            memory.chat(told, user_id=ada)
+        memory.chat("你好", user_id=ada)
+        for asked, answer in (("我叫什么名字？", "小明"), ("我在哪里工作？", "阿里巴巴"), ("我女朋友叫什么？", "小红")):
+            lines = memory.chat(asked, user_id=ada)["text"].splitlines()
+            assert answer in lines[0] and not any(line.startswith("You said") for line in lines[1:])
+        assert memory.chat("我的狗几岁了？", user_id=ada)["text"] == NOT_REMEMBERED

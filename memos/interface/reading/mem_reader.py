@@ -27,6 +27,7 @@ from memos.interface.reading.phrasebook import (
     SPEAKER,
     is_all_parsed,
     language,
+    messages_in,
     opened,
     parse,
     parse_question,
@@ -264,7 +265,10 @@ class MemReader:
         now = intents.asked_now(question, today)
         asks = tuple(dict.fromkeys(parse_question(now, speaker)))
         about = _about(question, speaker, asks)
-        return Recall(question=question, about=about, asks=asks or asked_of(now, speaker), wants=wants)
+        if not asks:
+            foreign = messages_in(question)
+            asks = tuple(foreign.asked(question, speaker)) if foreign else asked_of(now, speaker)
+        return Recall(question=question, about=about, asks=asks, wants=wants)
 
     def facts(self, text: str) -> tuple[Fact, ...]:
         """What a remembered text says."""

@@ -341,6 +341,7 @@ class MessageReading:
     tells: Callable[[str], bool]  # whether a sentence in which no fact is read is worth keeping
     people: Callable[[str], list[str]]  # that a text names, in order
     things: Callable[[str], list[str]]
+    asked: Callable[[str, str], list[Fact]]  # (question, speaker) -> the facts, without their objects, that it asks for
     resolved: Callable[[str, Known], str]  # a text with names for its pronouns, as far as it is known whom they mean
 
 

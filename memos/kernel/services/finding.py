@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from memos.cube import ANSWERING, EPISODE, SUMMARY, Fact, Form, MemCube, State, Text, in_zone
 from memos.errors import InputError
 from memos.infrastructure.host.threads import numpy_multiplies_alone
+from memos.interface.reading.phrasebook import language
 from memos.interface.reading.requests.intents import asked_now
 from memos.kernel.access import REPLAY, Limits, Service, Staged, unique
 from memos.operation.life.knowledge import said_words, stated
@@ -34,6 +35,7 @@ MAX_IN_BUDGET = 64  # memories that are looked at to fill a number of tokens
 BY_LENGTH = 0.2  # power of its tokens that a memory's score is divided by there: twice as long, 15 % higher
 NEAR = 0.4  # mean cosine of the question's tokens with those of a memory that speaks of what is asked: of LoCoMo's
 # questions .92 of the evidence lies above, and .11 of the nearest of somebody else's conversations (docs/benchmarks.md)
+SHARED = 0.1  # of its words, those that such a memory has too, where the encoder does not know the language
 MAX_NEAR = 3  # memories that a description which fits none is compared with, or what they replaced with a question
 
 
@@ -169,7 +171,13 @@ class Finding(Service):
     def near(self, caller: Caller, op: Recall, admission: Admission) -> tuple[MemCube, ...]:
         """Those found that speak of what is asked, state the fact that is asked for, have replaced what does, or held
         before one of these at the time that is asked of."""
-        near = {cube.id for cube, why in admission.found if why.get("tokens", 1.0) >= NEAR or why.get("states")}
+        least = 0.0 if language(op.question) == "en" else SHARED  # any two texts are near in a language beside English
+        speaks = {
+            cube.id
+            for cube, why in admission.found
+            if why.get("tokens", 1.0) >= NEAR and why.get("words", 1.0) >= least
+        }
+        near = speaks | {cube.id for cube, why in admission.found if why.get("states")}
         others = [cube for cube, _ in admission.found if cube.id not in near][:MAX_NEAR]
         told = [(cube.id, said_words(one)) for cube in others for one in (cube, *self._replaced(caller, cube))]
         if len(told) > len(others):

@@ -3,5 +3,7 @@
 from memos.interface.reading.phrasebook import Language, MessageReading
 from memos.plugins.chinese import messages, statements, times
 
-_MESSAGES = MessageReading(messages.asks, messages.tells, messages.people, messages.things, messages.resolved)
+_MESSAGES = MessageReading(
+    messages.asks, messages.tells, messages.people, messages.things, statements.asked, messages.resolved
+)
 CHINESE = Language(statements.read, times.FORMS, times.day_of_month, times.until, _MESSAGES)

@@ -15,6 +15,9 @@ from memos.interface.reading.statements.readings import Mode
 from memos.plugins.chinese.readings import ChineseForm, chinese_readings
 
 _QUESTION = re.compile(r"[吗呢么？?][。！!]*$|什么|哪[里儿个]|谁|怎么|为什么|何时|是不是|是否|有没有|会不会|要不要")
+_ASKED_FOR = re.compile(r"哪(?:个城市|家公司|一?[天年里儿])?|什么(?:名字|工作|地方|时候)?|谁|几[月号点日]|多少")
+_WHO_AM_I = re.compile(r"^(?:你知道)?我是谁")
+_ANSWER = "某某"  # stands in a statement for what is asked
 _DOUBT = re.compile(
     r"如果|要是|假如|假设|倘若|也许|可能|或许|大概|说不定|差点|差一点|险些|万一|听说|好像|据说|应该|似乎|恐怕|没准|估计"
     r"|即使|就算|开玩笑|梦见|幻想|恨不得|不确定"
@@ -96,6 +99,15 @@ class _Cut:
     words: str
     rest: str
     adverbs: frozenset[str] = frozenset()
+
+
+def asked(question: str, speaker: str) -> list[Fact]:
+    """The facts, without their objects, that a question asks for: it is read as the statement that would answer it."""
+    words = _WHO_AM_I.sub("我叫谁", question.rstrip("。.！!？? 呢啊呀吗"))
+    stated, found = _ASKED_FOR.subn(_ANSWER, words, count=1)
+    facts = read(stated, speaker)[0] if found else []
+    asks = (Fact(subject=fact.subject, relation=fact.relation, object="") for fact in facts if _ANSWER in fact.object)
+    return list(dict.fromkeys(asks))
 
 
 def read(sentence: str, speaker: str) -> tuple[list[Fact], list[str]]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from memos.cube import Fact
 from memos.interface.reading import phrasebook
+from memos.interface.reading.mem_reader import MemReader
 from memos.interface.reading.requests import references
 from memos.interface.reading.requests.intents import is_question
 from memos.interface.reading.statements.statements import read
@@ -15,9 +17,33 @@ def facts(sentence: str) -> list[tuple[str, str, str, str]]:
 
 
 @pytest.mark.parametrize(
+    ("question", "subject", "relation"),
+    [
+        ("我住在哪里？", "User", "city"),
+        ("我现在住在哪儿?", "User", "city"),
+        ("我叫什么名字？", "User", "name"),
+        ("你知道我是谁吗", "User", "name"),
+        ("我女朋友叫什么？", "User", "partner"),
+        ("我妈妈住在哪里？", "User的妈妈", "city"),
+        ("谁是我的老板？", "User", "boss"),
+        ("我的密码是多少？", "User", "密码"),
+    ],
+)
+def test_a_question_asks_for_what_its_answer_would_state(question: str, subject: str, relation: str) -> None:
+    assert MemReader().recall(question).asks == (Fact(subject=subject, relation=relation, object=""),)
+
+
+@pytest.mark.parametrize("question", ["今天天气怎么样？", "你好吗？", "帮我写一首诗"])
+def test_a_question_about_nobody_asks_for_no_fact(question: str) -> None:
+    assert MemReader().recall(question).asks == ()
+
+
+@pytest.mark.parametrize(
     "sentence, fact",
     [
         ("我住在北京。", ("User", "city", "北京", "is")),
+        ("我叫王小明。", ("User", "name", "王小明", "is")),
+        ("我是小明。", ("User", "name", "小明", "is")),
         ("小明搬到苏州了。", ("小明", "city", "苏州", "now")),
         ("我哥哥搬到沈阳了。", ("User的哥哥", "city", "沈阳", "now")),
         ("Mira搬到上海了。", ("Mira", "city", "上海", "now")),

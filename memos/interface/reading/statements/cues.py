@@ -126,6 +126,7 @@ SPELLINGS = (  # (what must stand in a text for it to be worth the expression, t
     ("e", pattern(r"\b(?:We|we)(?= |')"), "I"),
     ("ur ", pattern(r"\b(?:Our|our)(?= )"), "my"),
     ("I", pattern(r"\bI'm\b|\bI're\b|\bI are\b|\bIm\b(?= )"), "I am"),
+    ("im ", pattern(r"\bim\b(?= )"), "I am"),
     ("I've", pattern(r"\bI've\b"), "I have"),
     ("name's", pattern(r"\bname's (?=\w)"), "name is "),
     ("I'll", pattern(r"\bI'll\b"), "I will"),
