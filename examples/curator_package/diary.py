@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from memos.config import Config
 from memos.cube import MemCube
-from memos.operation.policies.policy import Recalled
 from memos.plugins.curators.curator import Curator, CuratorOp, CuratorView, Keep, Revise, Writer
+from memos.plugins.curators.signals import Recalled
 
 PAGE = "page"  # the kind of what it makes
 LINES = 12  # of a page

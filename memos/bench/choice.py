@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from memos.bench.doctor import verdict_on
 from memos.bench.scenes import scene
 from memos.config import DecodeConfig, FidelityConfig, SchedulerConfig
 from memos.cube import Blob, Form, Header, MemCube, Rights, Text
@@ -68,7 +69,7 @@ def bench_choice(host: Host, cases: int, repeats: int, seed: int, show: Show) ->
             case, drawn = _drawn(rng, host), drawn + 1
             if case is None:
                 if drawn > 1000 * (1 + len(rows)):
-                    raise Unsupported(f"no case fits {host.config.path}; {host.capability.verdict}")
+                    raise Unsupported(f"no case fits {host.config.path}; {verdict_on(host.capability)}")
                 continue
             row, costs = _row(host, ways, costs, case, folder, repeats)
             rows.append(row)

@@ -27,6 +27,7 @@ from memos.errors import InputError, MemosError
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.cache import encode
 from memos.infrastructure.host.kv.compose import Motion, compose, starts
+from memos.infrastructure.host.model.capability import Capability
 from memos.infrastructure.host.model.decode import TOLERANCE, in_full_precision
 from memos.infrastructure.host.model.load import SMALL_MODEL, model_path, pick_device
 from memos.infrastructure.host.request import Request
@@ -37,13 +38,19 @@ _LENGTHS = (9, 50)  # tokens of a memory: within any window, and beyond the smal
 _EVERY_ROW = FidelityConfig(level="L3", share=1.0)
 
 
+def verdict_on(can: Capability) -> str:
+    """exact, composable or refused; with the reason for what is not there."""
+    name = "composable" if can.composable else "exact" if can.exact else "refused"
+    return f"{name}: {can.why}" if can.why else name
+
+
 def examine_model(config: ModelConfig) -> dict[str, Any]:
     host = Host.load(config)
     can = host.capability
     row = {
         "name": str(host.config.path),
         "attention": host.attention,
-        "verdict": can.verdict,
+        "verdict": verdict_on(can),
         "exact": can.exact,
         "composable": can.composable,
         "recompute": can.renewal,
@@ -105,7 +112,7 @@ def _row(name: str, config: ModelConfig, plain: PreTrainedModel) -> dict[str, An
     found = _Findings(name)
     _Comparison(host, plain, found).run()
     can = host.capability
-    verdict, _, why = can.verdict.partition(": ")
+    verdict, _, why = verdict_on(can).partition(": ")
     return found.row(host.attention, verdict, why)
 
 

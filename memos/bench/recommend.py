@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import yaml
 
+from memos.bench.doctor import verdict_on
 from memos.bench.form_costs import (
     CONTEXTS,
     RATES,
@@ -66,7 +67,7 @@ def bench_recommend(
     parse_config(parse_yaml(text) or {})  # what is advised can be loaded
     return {
         "model": host.describe(),
-        "verdict": host.capability.verdict,
+        "verdict": verdict_on(host.capability),
         "rows": list(_rows(every)),
         "best": best_at(every, rates),
         "levels": found.levels,

@@ -49,8 +49,7 @@ if TYPE_CHECKING:
     from memos.kernel.services.life import Life
     from memos.kernel.wiring import Parts
 
-_KEPT = 1000  # open questions
-_NAMED = 5  # candidates that a question names
+_KEPT, _NAMED = 1000, 5  # open questions; candidates that one names
 _WAITS = timedelta(minutes=10)  # for an answer that does not come with the question
 Meant = dict[int, tuple[str, ...]]  # by the place of a step: the ids of its memories
 _HOW_BACK = "Not what you meant? “undo that”, as your next message, brings it back."
@@ -97,11 +96,12 @@ class _Said:
     text: str
     until: datetime
 
-    def is_last(self, where: Conversation, now: datetime) -> bool:
-        """True if this was said just before: a number in another conversation is no answer."""
+    def is_last(self, where: Conversation, now: datetime, turns: int = 1) -> bool:
+        """True if this was said just before, within so many turns: a number in another conversation is no answer."""
         if (self.where.caller, self.where.session) != (where.caller, where.session):
             return False
-        return self.text in str(where.turns[-1].get("content", "")) if where.turns else now < self.until
+        said = "\n\0".join(str(turn.get("content", "")) for turn in where.turns[-turns:])
+        return self.text in said if where.turns else now < self.until
 
 
 @dataclass
@@ -238,8 +238,9 @@ class Pipelines(Service):
 
     def _taken_back(self, asked: Sequence[Asked], where: Conversation) -> Done | None:
         """What was done just before, undone, where that is all that is asked: "delete that" brings nothing back."""
-        now, done = self._vault.now(), reversed(list(self._done))
-        last, which = next((done for done in done if done.is_last(where, now)), None), [one.last for one in asked]
+        now, which = self._vault.now(), [one.last for one in asked]
+        within = 12 if which == ["done"] else 1  # questions may have been asked since
+        last = next((done for done in reversed(list(self._done)) if done.is_last(where, now, within)), None)
         if last is None or which not in (["done"], ["said"]) or (which == ["said"] and last.gone):
             return None
         self._done.remove(last)

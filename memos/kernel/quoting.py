@@ -31,7 +31,9 @@ def facts_read(talk: Talk, admission: Admission, read: Callable[[str], Sequence[
     for cube in (*admission.cubes, *admission.internal):
         yield from stated(cube)
     turns = (cube.payload for cube in talk.earlier if isinstance(cube.payload, Turn))
-    texts = [turn["content"] for turn in talk.turns] + [text for t in turns for text in (t.question, *t.shown)]
+    # not what memos said, which names what was forgotten
+    said = [turn["content"] for turn in talk.turns if turn.get("role") != "assistant"]
+    texts = said + [text for t in turns for text in (t.question, *t.shown)]
     for text in texts:
         yield from read(text)
 

@@ -173,3 +173,11 @@ def test_chinese_is_quoted_where_it_answers_and_nowhere_else(tmp_path: Path, ada
             lines = memory.chat(asked, user_id=ada)["text"].splitlines()
             assert answer in lines[0] and not any(line.startswith("You said") for line in lines[1:])
         assert memory.chat("我的狗几岁了？", user_id=ada)["text"] == NOT_REMEMBERED
+
+
+def test_what_was_done_is_undone_also_after_a_question(memory: Memory, ada: str) -> None:
+    turns: list[dict[str, str]] = []
+    for said in ("forget my cat", "what is my cat called?", "undo that", "what is my cat called?"):
+        text = memory.within(user_id=ada).chat(said, turns=turns).text
+        turns += [{"role": "user", "content": said}, {"role": "assistant", "content": text}]
+    assert turns[3]["content"].startswith(NOT_REMEMBERED) and "Biscuit" in turns[7]["content"]

@@ -204,14 +204,14 @@ class MemReader:
         return asked.model_copy(update={"what": told + asked.what + tail})
 
     def _is_told(self, text: str, asked: Asked, day: date) -> bool:
-        """True of what is no question and states something, where it is taken for talk, or for a correction of nobody
-        knows what."""
-        if text.endswith(("?", "？")) or not (asked.intent == "talk" or asked.doubted == "correct"):
+        """True of what is no question and states something, where it is taken for talk, for an order to forget without
+        a word that says so ("Lukas can't come anymore"), or for a correction of nobody knows what."""
+        over = "forget" in (asked.intent, asked.doubted) and not wordings.GETS_RID.search(text)
+        if text.endswith(("?", "？")) or not (over or asked.intent == "talk" or asked.doubted == "correct"):
             return False
         stated = self.stated(text, USER, day) if self._statement_tagger else []
-        if asked.intent == "talk":
-            return bool(stated or self.facts(text))
-        return any(one.facts for one in stated)
+        sure = any(one.facts for one in stated)
+        return sure or (asked.doubted != "correct" and bool(stated or self.facts(text)))
 
     def _asked_within(self, text: str, turns: Sequence[Mapping[str, object]], today: date) -> Asked | None:
         """A request for a list, a count or a search of what was said in some time; None for any other message."""

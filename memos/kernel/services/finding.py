@@ -35,7 +35,7 @@ MAX_IN_BUDGET = 64  # memories that are looked at to fill a number of tokens
 BY_LENGTH = 0.2  # power of its tokens that a memory's score is divided by there: twice as long, 15 % higher
 NEAR = 0.4  # mean cosine of the question's tokens with those of a memory that speaks of what is asked: of LoCoMo's
 # questions .92 of the evidence lies above, and .11 of the nearest of somebody else's conversations (docs/benchmarks.md)
-SHARED = 0.1  # of its words, those that such a memory has too, where the encoder does not know the language
+SHARED = 0.04  # of its words, those that such a memory has too, where the encoder does not know the language
 MAX_NEAR = 3  # memories that a description which fits none is compared with, or what they replaced with a question
 
 

@@ -128,15 +128,6 @@ class Policy(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Recalled:
-    """A memory that a tier gives: its nearness to the query, and why."""
-
-    id: str
-    score: float
-    why: dict[str, float]
-
-
 @runtime_checkable
 class Writes(Protocol):
     """A policy that writes: it names the service that carries out what it returns (kernel/access.py, `Curating`)."""

@@ -12,10 +12,10 @@ from typing import Annotated, NamedTuple
 from pydantic import BaseModel, Field
 
 from memos.cube import MemCube
-from memos.operation.policies.policy import Recalled, Scores
+from memos.operation.policies.policy import Scores
 from memos.plugins.curators.curator import CuratorOp, CuratorView, ForgetMemory, Keep, Revise, Score, Writer, Writing
 from memos.plugins.curators.rules import said, telling
-from memos.plugins.curators.signals import CuratorSignals
+from memos.plugins.curators.signals import CuratorSignals, Recalled
 
 PAGE = 5  # memories found that come before what is always shown
 MAX_LINE = 160  # characters

@@ -14,7 +14,8 @@ import numpy as np
 
 from memos.cube import MemCube
 from memos.interface.reading.times import times
-from memos.operation.policies.policy import Floats, Recalled, asks, standing, terms
+from memos.operation.policies.policy import Floats, asks, standing, terms
+from memos.plugins.curators.signals import Recalled
 
 if TYPE_CHECKING:
     from memos.plugins.curators.curator import CuratorView

@@ -16,6 +16,15 @@ from memos.operation.policies.policy import Floats, Signals
 DAY_S = 86_400.0
 
 
+@dataclass(frozen=True)
+class Recalled:
+    """A memory that a policy gives: its nearness to the query, and why."""
+
+    id: str
+    score: float
+    why: dict[str, float]
+
+
 class StoredLink(NamedTuple):
     """A typed, weighted link from memory a to memory b, with the time in which it is true."""
 

@@ -16,9 +16,9 @@ import numpy as np
 from memos.cube import ANSWERING, EPISODE, PASSAGE, Form, MemCube, undated
 from memos.errors import InputError
 from memos.interface.reading.mem_reader import TOOL_TRACE
-from memos.operation.policies.policy import Floats, Recalled, Scores, Signals
+from memos.operation.policies.policy import Floats, Scores, Signals
 from memos.plugins.curators.carrying_out import MADE, maker, segment_of
-from memos.plugins.curators.signals import CuratorSignals, StoredLink
+from memos.plugins.curators.signals import CuratorSignals, Recalled, StoredLink
 from memos.plugins.curators.tables import CuratorTables
 
 if TYPE_CHECKING:

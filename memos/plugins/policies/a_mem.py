@@ -23,9 +23,10 @@ from pydantic import BaseModel, Field
 
 from memos.config import Config
 from memos.cube import MemCube
-from memos.operation.policies.policy import Recalled, terms
+from memos.operation.policies.policy import terms
 from memos.plugins.curators.curator import Curator, CuratorOp, CuratorView, Keep, Link, Revise, Writer, Writing
 from memos.plugins.curators.rules import as_written, line
+from memos.plugins.curators.signals import Recalled
 
 NOTE = "atomic note"  # Header.kind
 LINKED = "related"  # kind of link

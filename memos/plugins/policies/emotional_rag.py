@@ -24,10 +24,10 @@ from pydantic import BaseModel, Field
 
 from memos.config import Config
 from memos.cube import EPISODE, PASSAGE, MemCube
-from memos.operation.policies.policy import Floats, Recalled, Scores
+from memos.operation.policies.policy import Floats, Scores
 from memos.plugins.curators.curator import Curator, CuratorOp, CuratorView, Score, Writer, Writing
 from memos.plugins.curators.rules import EMOTIONS, said
-from memos.plugins.curators.signals import CuratorSignals
+from memos.plugins.curators.signals import CuratorSignals, Recalled
 
 NAMES = tuple(words.split(",")[0] for words in EMOTIONS)  # of the numbers that are kept
 WEIGHT = 0.1  # of emotions, where meaning has 1

@@ -24,9 +24,10 @@ from pydantic import BaseModel, Field
 
 from memos.config import Config
 from memos.cube import EPISODE, PASSAGE, MemCube
-from memos.operation.policies.policy import Recalled, terms
+from memos.operation.policies.policy import terms
 from memos.plugins.curators.curator import Curator, CuratorOp, CuratorView, Keep, Link, Writer, Writing
 from memos.plugins.curators.rules import hybrid, importance, line
+from memos.plugins.curators.signals import Recalled
 
 QUERY, INSIGHT = "query", "insight"  # Header.kind
 UTTERED, NEXT, LIKE, OF = "uttered", "next", "like", "learnt of"  # kinds of links

@@ -23,11 +23,11 @@ from pydantic import BaseModel, Field
 
 from memos.config import Config
 from memos.cube import EPISODE, MemCube
-from memos.operation.policies.policy import Recalled, Scores
+from memos.operation.policies.policy import Scores
 from memos.plugins.curators.blocks import MAX_LINE, numbered
 from memos.plugins.curators.curator import Curator, CuratorOp, CuratorView, Keep, Score, Writer, Writing
 from memos.plugins.curators.rules import importance, said, shared_terms
-from memos.plugins.curators.signals import CuratorSignals
+from memos.plugins.curators.signals import CuratorSignals, Recalled
 
 REFLECTION = "reflection"  # Header.kind
 STREAM = (EPISODE, "passage", REFLECTION)

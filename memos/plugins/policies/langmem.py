@@ -24,7 +24,7 @@ from pydantic import BaseModel, Field
 
 from memos.config import Config
 from memos.cube import EPISODE, MemCube
-from memos.operation.policies.policy import Recalled, asks, standing, terms
+from memos.operation.policies.policy import asks, standing, terms
 from memos.plugins.curators import blocks
 from memos.plugins.curators.curator import (
     Curator,
@@ -38,6 +38,7 @@ from memos.plugins.curators.curator import (
     Writing,
 )
 from memos.plugins.curators.rules import importance, said, says_change, sentences, shared_terms
+from memos.plugins.curators.signals import Recalled
 
 FACT, EXPERIENCE, INSTRUCTIONS = "semantic", "experience", "instructions"  # Header.kind
 NEAREST = 10  # memories that the manager is shown

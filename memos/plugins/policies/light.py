@@ -22,7 +22,7 @@ from pydantic import BaseModel, Field
 
 from memos.config import Config
 from memos.cube import EPISODE, PASSAGE, MemCube
-from memos.operation.policies.policy import Recalled, standing
+from memos.operation.policies.policy import standing
 from memos.plugins.curators.curator import (
     Archive,
     Curator,
@@ -34,6 +34,7 @@ from memos.plugins.curators.curator import (
     Writing,
 )
 from memos.plugins.curators.rules import claims, hybrid, importance, line, said
+from memos.plugins.curators.signals import Recalled
 
 SCRATCHPAD = "scratchpad"  # Header.kind
 WORKING = 10  # latest turns

@@ -22,7 +22,7 @@ from pydantic import BaseModel, Field
 
 from memos.config import Config
 from memos.cube import MemCube
-from memos.operation.policies.policy import STOP, Recalled, terms
+from memos.operation.policies.policy import STOP, terms
 from memos.plugins.curators.curator import (
     Curator,
     CuratorOp,
@@ -35,6 +35,7 @@ from memos.plugins.curators.curator import (
     Writing,
 )
 from memos.plugins.curators.rules import claims, line, says_change, shared_terms
+from memos.plugins.curators.signals import Recalled
 
 FACT = "extracted fact"  # Header.kind
 FACT_CHARS = 240  # of a fact

@@ -20,9 +20,9 @@ from pydantic import BaseModel, Field
 
 from memos.config import Config
 from memos.cube import MemCube
-from memos.operation.policies.policy import Recalled
 from memos.plugins.curators.curator import Curator, CuratorOp, CuratorView, ForgetMemory, Keep, Score, Writer, Writing
 from memos.plugins.curators.rules import importance, line, shared_terms
+from memos.plugins.curators.signals import Recalled
 
 SLOT = "slot"  # Header.kind of a line of the memory
 WORTH = "memagent worth"  # score of a line

@@ -27,11 +27,12 @@ from pydantic import BaseModel, Field
 
 from memos.config import Config
 from memos.cube import EPISODE, PASSAGE, MemCube
-from memos.operation.policies.policy import Recalled, standing
+from memos.operation.policies.policy import standing
 from memos.plugins.curators import blocks
 from memos.plugins.curators.blocks import MAX_LINE, Line, Sentence
 from memos.plugins.curators.curator import Curator, CuratorOp, CuratorView, Keep, Score, Writer, Writing
 from memos.plugins.curators.rules import importance, said, says_change, sentences, shared_terms
+from memos.plugins.curators.signals import Recalled
 
 CORE, ARCHIVAL, SUMMARY = "core", "archival", "digest"  # Header.kind
 BLOCKS = ("human", "persona")

@@ -24,7 +24,7 @@ from pydantic import BaseModel, Field
 
 from memos.config import Config
 from memos.cube import MemCube
-from memos.operation.policies.policy import Recalled, standing
+from memos.operation.policies.policy import standing
 from memos.plugins.curators.curator import (
     Archive,
     Curator,
@@ -37,7 +37,7 @@ from memos.plugins.curators.curator import (
     Writing,
 )
 from memos.plugins.curators.rules import importance, line, shared_terms, telling
-from memos.plugins.curators.signals import DAY_S
+from memos.plugins.curators.signals import DAY_S, Recalled
 
 PIECE, DAY, EVENTS, PORTRAIT = "exchange", "day", "events", "portrait"  # Header.kind
 OPEN = "memorybank open day"  # score of a piece that no day sums up yet: the day, as a number

@@ -23,7 +23,7 @@ from pydantic import BaseModel, Field
 
 from memos.config import Config
 from memos.cube import MemCube
-from memos.operation.policies.policy import Recalled, terms
+from memos.operation.policies.policy import terms
 from memos.plugins.curators.curator import (
     Archive,
     Curator,
@@ -35,6 +35,7 @@ from memos.plugins.curators.curator import (
     Writing,
 )
 from memos.plugins.curators.rules import claims, hybrid, importance, line, proper_names, shared_terms, spread
+from memos.plugins.curators.signals import Recalled
 
 CORE, EPISODIC, SEMANTIC = "core block", "event", "concept"  # Header.kind
 PROCEDURAL, RESOURCE, VAULT = "procedure", "resource", "vault entry"

@@ -24,7 +24,6 @@ from pydantic import BaseModel, Field
 
 from memos.config import Config
 from memos.cube import EPISODE, PASSAGE, MemCube
-from memos.operation.policies.policy import Recalled
 from memos.plugins.curators import blocks
 from memos.plugins.curators.blocks import MAX_LINE, Sentence
 from memos.plugins.curators.curator import (
@@ -38,6 +37,7 @@ from memos.plugins.curators.curator import (
     Writing,
 )
 from memos.plugins.curators.rules import importance, says_change, sentences, shared_terms
+from memos.plugins.curators.signals import Recalled
 
 SAVED, PROFILE = "saved", "profile"  # Header.kind
 NEAREST = 8  # saved memories that the tool is shown

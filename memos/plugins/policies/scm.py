@@ -22,10 +22,10 @@ from pydantic import BaseModel, Field
 
 from memos.config import Config
 from memos.cube import MemCube
-from memos.operation.policies.policy import Recalled, Scores, terms
+from memos.operation.policies.policy import Scores, terms
 from memos.plugins.curators.curator import Curator, CuratorOp, CuratorView, Keep, Link, Writer, Writing
 from memos.plugins.curators.rules import line
-from memos.plugins.curators.signals import DAY_S, CuratorSignals
+from memos.plugins.curators.signals import DAY_S, CuratorSignals, Recalled
 
 INTERACTION, GIST = "interaction", "gist"  # Header.kind
 SUMS_UP = "sums up"  # kind of the link from a summary to its interaction

@@ -24,7 +24,7 @@ from pydantic import BaseModel, Field
 
 from memos.config import Config
 from memos.cube import EPISODE, PASSAGE, MemCube
-from memos.operation.policies.policy import Floats, Recalled
+from memos.operation.policies.policy import Floats
 from memos.plugins.curators.curator import (
     Curator,
     CuratorOp,
@@ -37,7 +37,7 @@ from memos.plugins.curators.curator import (
     Writing,
 )
 from memos.plugins.curators.rules import hybrid
-from memos.plugins.curators.signals import CuratorSignals
+from memos.plugins.curators.signals import CuratorSignals, Recalled
 
 SKILL, INSIGHT = "skill", "insight"  # Header.kind
 TOOL_TRACE = "tool-trace"  # that of a call of a tool, as the reader keeps it

@@ -11,7 +11,8 @@ from datetime import datetime
 from typing import Protocol
 
 from memos.cube import Fact
-from memos.operation.policies.policy import Floats, Recalled
+from memos.operation.policies.policy import Floats
+from memos.plugins.curators.signals import Recalled
 
 
 @dataclass(frozen=True)

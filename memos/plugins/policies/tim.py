@@ -21,7 +21,7 @@ from pydantic import BaseModel, Field
 
 from memos.config import Config
 from memos.cube import MemCube
-from memos.operation.policies.policy import Floats, Recalled, Scores, asks, terms
+from memos.operation.policies.policy import Floats, Scores, asks, terms
 from memos.plugins.curators.curator import (
     Curator,
     CuratorOp,
@@ -34,7 +34,7 @@ from memos.plugins.curators.curator import (
     Writing,
 )
 from memos.plugins.curators.rules import says_change, sentences, shared_terms
-from memos.plugins.curators.signals import CuratorSignals
+from memos.plugins.curators.signals import CuratorSignals, Recalled
 
 THOUGHT = "thought"  # Header.kind
 GROUP = "tim group"  # score of a thought: its hash

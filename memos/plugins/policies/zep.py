@@ -29,7 +29,7 @@ from pydantic import BaseModel, Field
 
 from memos.config import Config
 from memos.cube import MemCube
-from memos.operation.policies.policy import Floats, Recalled, terms
+from memos.operation.policies.policy import Floats, terms
 from memos.plugins.curators.curator import (
     Archive,
     Curator,
@@ -55,7 +55,7 @@ from memos.plugins.curators.rules import (
     spread,
     worded,
 )
-from memos.plugins.curators.signals import CuratorSignals
+from memos.plugins.curators.signals import CuratorSignals, Recalled
 
 FACT, ENTITY, COMMUNITY = "edge", "entity", "community"  # Header.kind
 NAMES = "names"  # kind of the link from a fact to an entity

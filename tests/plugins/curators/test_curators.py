@@ -21,7 +21,6 @@ from memos.config import Config, CuratorsConfig
 from memos.cube import MemCube, State, Trust
 from memos.errors import BadTransition, InputError, NotFound
 from memos.kernel.mem_os import MemOS
-from memos.operation.policies.policy import Recalled
 from memos.plugins.curators.calls import CuratorCalls
 from memos.plugins.curators.curator import (
     Archive,
@@ -40,6 +39,7 @@ from memos.plugins.curators.curator import (
     Unlink,
     Writer,
 )
+from memos.plugins.curators.signals import Recalled
 
 Turns = Sequence[MemCube]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from talk import Conversation, conversation
 
 from memos.cube import MemCube
-from memos.operation.policies.policy import Recalled
+from memos.plugins.curators.signals import Recalled
 from memos.plugins.curators.tables import StoredLink
 from memos.plugins.policies.a_mem import NeighbourEvolution, NoteAttributes, NoteText, _with_linked
 

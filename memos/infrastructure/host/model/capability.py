@@ -61,12 +61,6 @@ class Capability:
     def composable(self) -> bool:
         return self.motion is not None
 
-    @property
-    def verdict(self) -> str:
-        """exact, composable or refused; with the reason for what is not there."""
-        name = "composable" if self.composable else "exact" if self.exact else "refused"
-        return f"{name}: {self.why}" if self.why else name
-
 
 @torch.inference_mode()
 def examine(model: PreTrainedModel) -> Capability:

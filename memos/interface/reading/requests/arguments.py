@@ -17,6 +17,7 @@ from memos.interface.reading.requests import orders, references, versions, wordi
 from memos.interface.reading.requests.references import Known
 from memos.interface.reading.requests.spans import DAYS, TaggedSpan, joined, uncut, within
 from memos.interface.reading.times import times
+from memos.lazy import pattern
 from memos.ops import Asked, Intent
 
 _DESTRUCTIVE = ("forget", "rollback", "unshare", "correct")
@@ -26,6 +27,7 @@ _ABOUT_SOMEBODY = (*_STATED, "forget")
 _PEOPLE = ("person", "me")  # marks
 MAX_REQUEST = 600  # characters; what is longer is a text
 NEAR = 400  # characters of what was said before a message, of which the tagger reads as many
+_DAY_OF_MONTH = pattern(r"(?:(?:on|till|until|by|from) )?(?:the )?\d{1,2}(?:st|nd|rd|th)", re.IGNORECASE)
 SURE = 0.8  # likelihood of the labels of a destructive part; what is less sure is asked back
 SURE_OF = {"correct": 0.5}  # what was corrected is still in its history
 MAX_POINTER = 24  # characters of words that may point to what was said before: "that list"
@@ -95,8 +97,13 @@ class _RequestPart:
     @property
     def days(self) -> list[str]:
         """The days that the part names, "" for each that no rule knows."""
-        marks = [slot for slot in self.slots if slot.label in DAYS]
-        return [_when(_cut(self.text, mark), mark.label, self.today) for mark in marks]
+        days, near = list[str](), self.today
+        for mark in sorted((slot for slot in self.slots if slot.label in DAYS), key=lambda slot: slot.begin):
+            words = _cut(self.text, mark)
+            bare = _DAY_OF_MONTH.fullmatch(words)  # "in August, flying on the 9th": of that month
+            days.append(_when(words, mark.label, near if bare else self.today))
+            near = date.fromisoformat(days[-1].split("/")[0]) if days[-1] else near
+        return days
 
     @property
     def people(self) -> list[TaggedSpan]:

@@ -12,6 +12,7 @@ from torch.testing import assert_close
 from transformers import AttentionInterface, PreTrainedModel
 
 from memos.bench.architectures import ARCHITECTURES, tiny
+from memos.bench.doctor import verdict_on
 from memos.infrastructure.host.forward import Inputs, forward
 from memos.infrastructure.host.kv.cache import Activation, encode
 from memos.infrastructure.host.kv.compose import Motion, compose, extend, renewal_inputs, starts
@@ -92,8 +93,8 @@ def test_the_verdict(name: str) -> None:
     assert can.exact == (name not in REFUSED)
     assert can.composable == can.renewal == (name in COMPOSABLE)
     assert can.limit == LIMITED.get(name)
-    assert (EXACT_ONLY | REFUSED).get(name, "") in can.verdict
-    assert can.verdict.startswith(
+    assert (EXACT_ONLY | REFUSED).get(name, "") in verdict_on(can)
+    assert verdict_on(can).startswith(
         "composable" if name in COMPOSABLE else "exact" if name in EXACT_ONLY else "refused: "
     )
 
@@ -191,7 +192,7 @@ def test_a_model_that_fails_in_the_trial_is_refused_with_what_it_said() -> None:
     model.__class__ = Broken
     can = examine(model)
     assert not can.exact
-    assert can.verdict == "refused: an exact prefix fails in llama: RuntimeError: no kernel for this device"
+    assert verdict_on(can) == "refused: an exact prefix fails in llama: RuntimeError: no kernel for this device"
 
 
 def test_a_model_that_forgets_its_cache_is_refused() -> None:
@@ -247,7 +248,7 @@ def test_folding_shared_heads_changes_nothing_but_rounding(name: str) -> None:
     memory, query = texts(41, 9)
     kept = encode(stock, memory)
     assert_close(over(folded, kept, query), over(stock, kept, query), atol=1e-5, rtol=0)
-    assert examine(folded).verdict == can.verdict
+    assert verdict_on(examine(folded)) == verdict_on(can)
 
 
 def attends(module: torch.nn.Module, **more: object) -> torch.Tensor:

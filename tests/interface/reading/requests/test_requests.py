@@ -602,3 +602,30 @@ def test_what_is_told_before_a_correction_is_kept_too() -> None:
 def test_she_is_no_brand() -> None:
     before = ("switch to Holle formula", "my mother in law is with us")
     assert [arguments["what"] for _, arguments in asked("she loves the babies", *before)] == ["she loves the babies"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Lukas can't come anymore", "The trip is off", "the meeting is cancelled", "we're not going to Rome any more"],
+)
+def test_what_is_over_is_told_and_no_order_to_forget(text: str) -> None:
+    told = MemReader(TextTagger(), TextTagger(STATEMENTS))
+    before = [
+        {"role": "user", "content": "Book: hotel in Kyoto, 120 per night, Gion"},
+        {"role": "assistant", "content": "Noted: User: Hotel in Kyoto, 120 per night, Gion."},
+        {"role": "user", "content": "Suggest a restaurant for us"},
+        {"role": "assistant", "content": "Nothing that is remembered answers that."},
+    ]
+    assert [one.intent for one in told.read_request(text, before, WEDNESDAY)] in (["remember"], ["correct"])
+
+
+@pytest.mark.parametrize(
+    ("text", "when"),
+    [
+        ("We fly on April 4th and return on the 18th.", "2026-04-18"),
+        ("we're going to Crete in august, flying from Gatwick on the 9th", "2026-08-09"),
+        ("dentist on the 13th", "2026-03-13"),
+    ],
+)
+def test_a_day_of_the_month_is_of_the_month_that_was_named(text: str, when: str) -> None:
+    assert [arguments["when"] for _, arguments in asked(text)] == [when]

@@ -18,6 +18,9 @@ def facts(sentence: str, speaker: str = "Tom") -> list[tuple[str, str, str, str]
         ("I moved to Denver last month.", ("Tom", "city", "Denver", "now")),
         ("Guess what, we've relocated to Lyon!", ("Tom", "city", "Lyon", "now")),
         ("i live in oslo", ("Tom", "city", "oslo", "is")),
+        ("hello, i'm Maya", ("Tom", "name", "Maya", "is")),
+        ("im sam, and i bake", ("Tom", "name", "sam", "is")),
+        ("call me Sam", ("Tom", "name", "Sam", "is")),
         ("I got a new job at Google.", ("Tom", "employer", "Google", "now")),
         ("I also work at Northwind on weekends.", ("Tom", "employer", "Northwind", "also")),
         ("Mira no longer plays tennis.", ("Mira", "sport", "tennis", "ended")),
@@ -126,3 +129,8 @@ def test_what_no_form_reads_is_told() -> None:
 def test_a_form_that_fits_is_not_passed_over_for_its_words(clause: str) -> None:
     fits = [form for form in english_readings().forms if form.regex.match(clause)]
     assert fits and [form for form, _ in _forms_of(clause)] == fits
+
+
+@pytest.mark.parametrize("sentence", ["I'm Dutch.", "I'm tired.", "I'm lost", "call me tomorrow", "I'm Anna's sister"])
+def test_what_somebody_is_is_no_name(sentence: str) -> None:
+    assert not [fact for fact in facts(sentence) if fact[1] == "name"]
