@@ -365,9 +365,10 @@ named Miso favourite colour is now blue used to moved from to on 3 May 2024 . , 
 
 def run_reader(data: bytes, folder: Path) -> None:
     from memos.interface.reading.mem_reader import MemReader
+    from memos.interface.reading.phrasebook import language
 
     text, reader = data.decode("utf-8", "ignore")[:20_000], MemReader()
-    for read in (reader.statement, reader.forget, reader.recall, reader.sentences, reader.language, reader.facts):
+    for read in (reader.statement, reader.forget, reader.recall, reader.sentences, language, reader.facts):
         with suppress(MemosError):
             read(text)
     reader.read_turns([{"speaker": "Mira", "content": text}], "fuzz")

@@ -184,8 +184,7 @@ class MemReader:
             return (Asked(intent="recall", what=text),)
         if not more and first.intent == "recall" and wordings.REMINDS.match(text):
             return (Asked(intent="remember", what=text, when=first.when),)
-        told = first.intent in ("remember", "correct")
-        return (self._whole(first, text),) if told and not more else tuple(found)
+        return tuple(found) if more or first.intent not in ("remember", "correct") else (self._whole(first, text),)
 
     def _whole(self, asked: Asked, text: str) -> Asked:
         """What is told with all that is said of it, "my car is red, reg AB12 CDE", and with sentences before it that
@@ -199,7 +198,8 @@ class MemReader:
             *self.facts(asked.what)
         }:  # "Hi, I'm Tom and I live in Hull"
             return asked.model_copy(update={"what": text})
-        told = before if wordings.TELLS_ITSELF.fullmatch(before) and not wordings.REPLIES.fullmatch(before) else ""
+        is_said = before.rstrip().endswith((".", "!", "。", "！")) and not wordings.OF_MESSAGE.search(before)
+        told = before if is_said and not wordings.REPLIES.fullmatch(before) else ""
         tail = "" if wordings.ADDS_NOTHING.fullmatch(after) else after
         return asked.model_copy(update={"what": told + asked.what + tail})
 

@@ -151,8 +151,8 @@ def _tagged(text: str, before: str, has_turns: bool, tagger: MessageTagger) -> T
     alone = tagger.tag(text)
     if _says_whose(alone) and (_doubtful(tagged) or (_is_open(tagged) and _is_pronoun(text, alone))):
         return alone
-    asks = [part.label for part in alone.parts] == ["recall"] and not wordings.REFERS.search(text)
-    return alone if asks else tagged
+    asks = len(alone.parts) == 1 and alone.parts[0].label.startswith(("recall", "about"))
+    return alone if asks and not wordings.REFERS.search(text) else tagged
 
 
 def _doubtful(tagged: TaggedMessage) -> bool:

@@ -91,7 +91,7 @@ ASKS_MODEL = pattern(  # for what is not remembered yet
     re.IGNORECASE,
 )
 REPLIES = pattern(  # to what was said before, or about who is talked to: nothing to keep, and nothing to look up
-    r"(?:(?:(?:hi|hello|hey|hiya|good (?:morning|afternoon|evening|night|day)|everyone|there|all|oh|ah|hm+|well|so|and|but|ok(?:ay)?|k|yes|yeah|ye[ps]|yup|no|nope|nah|sure|please|pls|thanks|thx|maybe|never ?mind|got it|help(?: me)?|stop(?: it)?|not (?:really|yet|now|sure|at all)|(?:i|we) (?:do|did|am|was|will|can|(?:do|did|wo|ca)n['’]?t)|me (?:too|neither)|same)\b|[\s,.!…]+)+"
+    r"(?:(?:(?:hi|hello|hey|hiya|good (?:morning|afternoon|evening|night|day)|everyone|there|all|oh|ah|hm+|well|so|and|but|ok(?:ay)?|k|yes|yeah|ye[ps]|yup|no|nope|nah|sure|please|pls|thanks|thx|maybe|never ?mind|got it|help(?: me)?|stop(?: it)?|not (?:really|yet|now|sure|at all)|(?:i|we) (?:do|did|am|was|will|can|(?:do|did|wo|ca)n['’]?t)|me (?:too|neither)|same)\b|[\s,.!…])+"
     r"|(?:(?:and|so|hey|ok),? )?(?:(?:who|what) (?:are|r) (?:you|u)|what['’]?s your name|what is your name|are (?:you|u) (?:a bot|an? ai|human|real|there)|who made (?:you|u)|how (?:are|r) (?:you|u|things)(?: doing)?(?: today)?|how['’]?s it going|what['’]?s up)[?!. ]*)",
     re.IGNORECASE,
 )
@@ -104,9 +104,9 @@ REMINDS = pattern(  # of what is to be done, which is kept
     r"(?:(?:please|pls|ok(?:ay)?|hey),? |(?:can|could|would|will) (?:you|u) )*remind me (?:to|that|(?:tomorrow|tonight|later|(?:on|at|in|next|this) \w+) (?:to|that|about))\b(?!.*\?\s*$)",
     re.IGNORECASE,
 )
-TELLS_ITSELF = pattern(  # sentences before what is to be remembered: neither an order nor about what was said
-    rf"(?!.*(?:{REFERS.pattern}|\b(?:note|remember|keep|save|store|log|jot|mind|forget|write|record|correction|wrong|mistake|meant|update|change|quick|heads up|fyi|no)\b|[记忘存写留备错]))(?:.*\w.*[.!。！]\s*)",
-    re.IGNORECASE | re.DOTALL,
+OF_MESSAGE = pattern(  # in a sentence that is about what is to be remembered, and tells nothing itself
+    rf"{REFERS.pattern}|\b(?:note|remember|keep|save|store|log|jot|mind|forget|write|record|correction|wrong|mistake|meant|update|change|quick|heads up|fyi|no)\b|[记忘存写留备错]",
+    re.IGNORECASE,
 )
 GETS_RID = pattern(  # words without which nothing is told to go
     r"\b(?:delet|eras|forg[eo]t|remov|wip(?:e|ing)|scrub|clear|scrap|drop|los[et]|unsav|strik|scratch|rid\b|tak(?:e|ing)\b|never ?mind|purg|bin\b|trash|dump|throw|toss|cross|redact|expunge|let go|get it out|clean|shred|discard|destroy|undo|(?:don['’]?t|do not|no longer|not|stop|never|rather you)\b.*\b(?:keep|keeping|sav|stor|remember|know|have|need|hold|hang|retain|mention|bring)|disappear|nuke|kill|go away|gone|get lost|out of (?:your|the)|blank|hide|ditch|cancel (?:that|it|my (?:memory|note)))"
