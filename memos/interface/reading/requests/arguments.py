@@ -151,7 +151,7 @@ def _tagged(text: str, before: str, has_turns: bool, tagger: MessageTagger) -> T
     alone = tagger.tag(text)
     if _says_whose(alone) and (_doubtful(tagged) or (_is_open(tagged) and _is_pronoun(text, alone))):
         return alone
-    asks = len(alone.parts) == 1 and alone.parts[0].label.startswith(("recall", "about"))
+    asks = len(alone.parts) == 1 and alone.parts[0].label == "recall"
     return alone if asks and not wordings.REFERS.search(text) else tagged
 
 
