@@ -100,7 +100,7 @@ class _Said:
         """True if this was said just before, within so many turns: a number in another conversation is no answer."""
         if (self.where.caller, self.where.session) != (where.caller, where.session):
             return False
-        said = "\n\0".join(str(turn.get("content", "")) for turn in where.turns[-turns:])
+        said = "\0".join(str(turn.get("content", "")) for turn in where.turns[-turns:])
         return self.text in said if where.turns else now < self.until
 
 

@@ -189,15 +189,13 @@ class MemReader:
     def _whole(self, asked: Asked, text: str) -> Asked:
         """What is told with all that is said of it, "my car is red, reg AB12 CDE", and with sentences before it that
         tell something; a question is none."""
-        if asked.what not in text:
+        if not asked.what or asked.what not in text:
             return asked
         before, after = text.split(asked.what, 1)
         if text.endswith(("?", "？")) and not (wordings.WORD.search(before) or wordings.WORD.search(after)):
             return Asked(intent="recall", what=text)
-        if asked.intent == "remember" and {*self.facts(text)} > {
-            *self.facts(asked.what)
-        }:  # "Hi, I'm Tom and I live in Hull"
-            return asked.model_copy(update={"what": text})
+        if asked.intent == "remember" and set(self.facts(text)) > set(self.facts(asked.what)):
+            return asked.model_copy(update={"what": text})  # "Hi, I'm Tom and I live in Hull"
         is_said = before.rstrip().endswith((".", "!", "。", "！")) and not wordings.OF_MESSAGE.search(before)
         told = before if is_said and not wordings.REPLIES.fullmatch(before) else ""
         tail = "" if wordings.ADDS_NOTHING.fullmatch(after) else after
