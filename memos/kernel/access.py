@@ -143,9 +143,7 @@ class Replaying(Protocol):
 class Staged(Policy, Protocol):
     """A policy that finds by stages of its own."""
 
-    def tiers(self) -> Any:
-        """Empty ones."""
-        ...
+    def tiers(self) -> object: ...  # empty ones
 
 
 REPLAY: Registry[Callable[[MemVault, MemOperator, Staged], Replaying]] = Registry("memos.replay", "replay")

@@ -33,8 +33,7 @@ def facts_read(talk: Talk, admission: Admission, read: Callable[[str], Sequence[
     turns = (cube.payload for cube in talk.earlier if isinstance(cube.payload, Turn))
     # not what memos said, which names what was forgotten
     said = [turn["content"] for turn in talk.turns if turn.get("role") != "assistant"]
-    texts = said + [text for t in turns for text in (t.question, *t.shown)]
-    for text in texts:
+    for text in (*said, *(text for t in turns for text in (t.question, *t.shown))):
         yield from read(text)
 
 

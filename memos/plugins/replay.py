@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -25,11 +25,18 @@ from memos.plugins.policies.tiers import Note, Tiers
 
 if TYPE_CHECKING:
     from memos.infrastructure.vault.mem_vault import MemVault
-    from memos.kernel.access import Staged
     from memos.operation.finding.catalog import View
 
 MAX_CACHED_VIEWS = 64
 Came = tuple[datetime, int, str]  # when, a memory (0) or a use (1), which memory
+
+
+class Tiered(Protocol):
+    """A policy that keeps tiers (`memos.kernel.access.Staged`)."""
+
+    def tiers(self) -> Tiers:
+        """Empty ones."""
+        ...
 
 
 @dataclass
@@ -47,7 +54,7 @@ class _Replayed:
 class Replay:
     """The tiers of each view. Thread safe."""
 
-    def __init__(self, vault: MemVault, operator: MemOperator, policy: Staged) -> None:
+    def __init__(self, vault: MemVault, operator: MemOperator, policy: Tiered) -> None:
         self._vault, self._operator, self._policy = vault, operator, policy
         self._replayed: dict[View, _Replayed] = {}
         self._lock = threading.Lock()

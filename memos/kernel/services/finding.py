@@ -172,12 +172,11 @@ class Finding(Service):
         """Those found that speak of what is asked, state the fact that is asked for, have replaced what does, or held
         before one of these at the time that is asked of."""
         least = 0.0 if language(op.question) == "en" else SHARED  # any two texts are near in a language beside English
-        speaks = {
+        near = {
             cube.id
             for cube, why in admission.found
-            if why.get("tokens", 1.0) >= NEAR and why.get("words", 1.0) >= least
+            if why.get("states") or (why.get("tokens", 1.0) >= NEAR and why.get("words", 1.0) >= least)
         }
-        near = speaks | {cube.id for cube, why in admission.found if why.get("states")}
         others = [cube for cube, _ in admission.found if cube.id not in near][:MAX_NEAR]
         told = [(cube.id, said_words(one)) for cube in others for one in (cube, *self._replaced(caller, cube))]
         if len(told) > len(others):

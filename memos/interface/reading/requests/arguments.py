@@ -17,7 +17,6 @@ from memos.interface.reading.requests import orders, references, versions, wordi
 from memos.interface.reading.requests.references import Known
 from memos.interface.reading.requests.spans import DAYS, TaggedSpan, joined, uncut, within
 from memos.interface.reading.times import times
-from memos.lazy import pattern
 from memos.ops import Asked, Intent
 
 _DESTRUCTIVE = ("forget", "rollback", "unshare", "correct")
@@ -27,7 +26,6 @@ _ABOUT_SOMEBODY = (*_STATED, "forget")
 _PEOPLE = ("person", "me")  # marks
 MAX_REQUEST = 600  # characters; what is longer is a text
 NEAR = 400  # characters of what was said before a message, of which the tagger reads as many
-_DAY_OF_MONTH = pattern(r"(?:(?:on|till|until|by|from) )?(?:the )?\d{1,2}(?:st|nd|rd|th)", re.IGNORECASE)
 SURE = 0.8  # likelihood of the labels of a destructive part; what is less sure is asked back
 SURE_OF = {"correct": 0.5}  # what was corrected is still in its history
 MAX_POINTER = 24  # characters of words that may point to what was said before: "that list"
@@ -100,8 +98,8 @@ class _RequestPart:
         days, near = list[str](), self.today
         for mark in sorted((slot for slot in self.slots if slot.label in DAYS), key=lambda slot: slot.begin):
             words = _cut(self.text, mark)
-            bare = _DAY_OF_MONTH.fullmatch(words)  # "in August, flying on the 9th": of that month
-            days.append(_when(words, mark.label, near if bare else self.today))
+            of_that = times.is_day_of_month(words)  # "in August, flying on the 9th"
+            days.append(_when(words, mark.label, near if of_that else self.today))
             near = date.fromisoformat(days[-1].split("/")[0]) if days[-1] else near
         return days
 
@@ -146,13 +144,17 @@ def read(text: str, turns: Sequence[Mapping[str, object]], today: date, tagger: 
 def _tagged(text: str, before: str, has_turns: bool, tagger: MessageTagger) -> TaggedMessage:
     """The parts and slots of a message; without what was said before, where that only blurs a clear request."""
     tagged = tagger.tag(text, before)
-    if not has_turns or tagged.pointed:
+    unsure = _doubtful(tagged) or _is_open(tagged)
+    stands = not wordings.REFERS.search(text) and _labels(tagged) != ["recall"]  # by itself, as far as a word can tell
+    if not has_turns or tagged.pointed or not (unsure or stands):
         return tagged
     alone = tagger.tag(text)
-    if _says_whose(alone) and (_doubtful(tagged) or (_is_open(tagged) and _is_pronoun(text, alone))):
-        return alone
-    asks = len(alone.parts) == 1 and alone.parts[0].label == "recall"
-    return alone if asks and not wordings.REFERS.search(text) else tagged
+    is_clear = unsure and _says_whose(alone) and (_doubtful(tagged) or _is_pronoun(text, alone))
+    return alone if is_clear or (stands and _labels(alone) == ["recall"]) else tagged
+
+
+def _labels(tagged: TaggedMessage) -> list[str]:
+    return [part.label for part in tagged.parts]
 
 
 def _doubtful(tagged: TaggedMessage) -> bool:

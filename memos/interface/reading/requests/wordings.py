@@ -95,8 +95,9 @@ REPLIES = pattern(  # to what was said before, or about who is talked to: nothin
     r"|(?:(?:and|so|hey|ok),? )?(?:(?:who|what) (?:are|r) (?:you|u)|what['’]?s your name|what is your name|are (?:you|u) (?:a bot|an? ai|human|real|there)|who made (?:you|u)|how (?:are|r) (?:you|u|things)(?: doing)?(?: today)?|how['’]?s it going|what['’]?s up)[?!. ]*)",
     re.IGNORECASE,
 )
+_KEEPS = r"note|remember|keep|save|store|log|jot|mind|forget|write|record"  # words of an order to remember
 ADDS_NOTHING = pattern(  # behind what is to be remembered: an order, or a courtesy
-    r".*(?:\b(?:note|remember|keep|save|store|log|jot|mind|got (?:that|it)|forget|write|record|amend|fix|update|adjust|change|(?:would|will|can|could) (?:you|u))\b|[记忘存写留备错改]).*"
+    rf".*(?:\b(?:{_KEEPS}|got (?:that|it)|amend|fix|update|adjust|change|(?:would|will|can|could) (?:you|u))\b|[记忘存写留备错改]).*"
     r"|(?:(?:please|pls|plz|thanks|thank you|thx|ty|ok(?:ay)?|btw|by the way|lol|haha|though|too|so|you know|just|fyi|for (?:me|later|next time))\b|[\s,.!?;:)(~…'\"“”‘’。，！]|[吧哦])*",
     re.IGNORECASE | re.DOTALL,
 )
@@ -105,7 +106,7 @@ REMINDS = pattern(  # of what is to be done, which is kept
     re.IGNORECASE,
 )
 OF_MESSAGE = pattern(  # in a sentence that is about what is to be remembered, and tells nothing itself
-    rf"{REFERS.pattern}|\b(?:note|remember|keep|save|store|log|jot|mind|forget|write|record|correction|wrong|mistake|meant|update|change|quick|heads up|fyi|no)\b|[记忘存写留备错]",
+    rf"{REFERS.pattern}|\b(?:{_KEEPS}|correction|wrong|mistake|meant|update|change|quick|heads up|fyi|no)\b|[记忘存写留备错]",
     re.IGNORECASE,
 )
 GETS_RID = pattern(  # words without which nothing is told to go

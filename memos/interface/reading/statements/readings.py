@@ -11,6 +11,7 @@ from functools import cache
 from typing import Literal
 
 from memos.interface.reading.phrasebook import END, NAME, OBJECT, phrasebook, read_book
+from memos.interface.reading.requests.references import words_of
 from memos.lazy import pattern
 
 Mode = Literal["is", "also", "now", "ended", "was", "will"]  # of a fact
@@ -62,9 +63,8 @@ class EnglishReadings:
 def english_readings() -> EnglishReadings:
     book = read_book("memos.interface.reading.statements", "readings.yaml")
     relations: dict[str, dict[str, list[str]]] = book["relations"]
-    given = read_book("memos.interface.reading.requests", "names.yaml")
     lexicon = {
-        "GIVEN": rf"(?:{'|'.join((*given['she'].split(), *given['he'].split()))})(?: (?-i:[A-Z])\w+)?",
+        "GIVEN": rf"(?:{'|'.join(sorted(words_of('she') | words_of('he')))})(?: (?-i:[A-Z])\w+)?",
         "ANIMAL": _several(book["animals"]),
         "INSTRUMENT": _several(book["instruments"]),
         "TONGUE": _several(book["tongues"]),

@@ -21,6 +21,7 @@ from memos.lazy import pattern
 # traditional characters of times
 _SIMPLE = str.maketrans("週禮後號個這兩過開時點間從節慶聖誕業來", "周礼后号个这两过开时点间从节庆圣诞业来")
 _ONLY_DAY = pattern(r"(\d{1,2})(?:st|nd|rd|th)\b(?! of)")
+_BEFORE_DAY = pattern(r"^(?:(?:on|till|until|by|from) )?(?:the )?", re.IGNORECASE)
 _BOUNDED = pattern(
     r"\s(?P<how>since|after|before|in|from|during|on)\s(?P<time>(?:(?!\b(?:since|after|before|in|from|during|on)\b)[^.?!])+?)"
     r"(?P<end>[.?!\s]*)$",
@@ -102,6 +103,12 @@ def _day_of_month(text: str) -> tuple[int, int] | None:
     if only := _ONLY_DAY.match(text):
         return int(only[1]), only.end()
     return next((day for language in languages(text) if (day := language.day_of_month(text))), None)
+
+
+def is_day_of_month(words: str) -> bool:
+    """True of words that name a day of no month: "on the 9th"."""
+    only = _day_of_month(bare := _BEFORE_DAY.sub("", words))
+    return only is not None and only[1] == len(bare)
 
 
 _UNTIL = pattern(
