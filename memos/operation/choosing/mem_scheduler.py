@@ -203,7 +203,7 @@ def _admission(
         inside = [cube for source, cube in every.items() if source in known]
     covered = {cube.id for cube in (*admitted, *inside)}
     first = {cube.id: cube for cube in pinned if cube.id not in covered}
-    rest = [[cube for cube in group.cubes if cube.id not in covered | first.keys()] for group in chosen]
+    rest = [[c for c in group.cubes if c.id not in covered and c.id not in first] for group in chosen]
     admitted += [*first.values(), *_most_in(room, rest, scores, tokens)]
     unfound = tuple(cube for cube in pinned if cube.id not in scores)
     return Admission(tuple(admitted), tuple(kvs), adapters, tuple(inside), pinned=unfound)
@@ -262,13 +262,14 @@ def _most_in(
         return BudgetItem(max(worth, UNKNOWN_WORTH), sum(tokens(cube.text) for cube in part))
 
     there = [group for group in groups if group]
-    whole = fill([item(group) for group in there], room)
+    items = [item(group) for group in there]
+    whole = fill(items, room)
     taken = [cube for n in whole for cube in there[n]]
     if whole:
         single = [c for n, group in enumerate(there) if n not in whole for c in group if c.id in scores]
     else:
         single = [cube for group in there[:1] for cube in group]
-    left = room - sum(tokens(cube.text) for cube in taken)
+    left = room - sum(items[n].cost for n in whole)
     taken += [single[n] for n in fill([item((cube,)) for cube in single], left)]
     return sorted(taken, key=lambda cube: cube.order)
 
@@ -345,7 +346,8 @@ def fill(items: Sequence[BudgetItem], room: float) -> list[int]:
     are few; of more than some hundreds every other one is dropped on the way.
     """
     front = [_Choice(0.0, 0.0, -1, None)]
-    order = sorted(range(len(items)), key=lambda n: -_density(items[n]))  # the best first: bounds get sharp early
+    worth = [item.value / item.cost if item.cost else float("inf") for item in items]
+    order = sorted(range(len(items)), key=lambda n: -worth[n])  # the best first: bounds get sharp early
     for n in order:
         value, cost = items[n]
         if value <= 0 or cost > room:
@@ -359,10 +361,6 @@ def fill(items: Sequence[BudgetItem], room: float) -> list[int]:
         chosen.append(choice.last)
         choice = choice.before
     return sorted(chosen)
-
-
-def _density(item: BudgetItem) -> float:
-    return item.value / item.cost if item.cost else float("inf")
 
 
 def _undominated(choices: Sequence[_Choice]) -> list[_Choice]:

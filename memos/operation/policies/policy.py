@@ -16,7 +16,7 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -80,7 +80,7 @@ class Segment:
     key: str
     cubes: tuple[MemCube, ...]
 
-    @property
+    @cached_property
     def sources(self) -> tuple[Source, ...]:
         return tuple(c.pin for c in self.cubes)
 

@@ -41,11 +41,11 @@ from memos.infrastructure.host.threads import release_openmp_threads, torch_mult
 from memos.lazy import Lazy
 
 log = logging.getLogger("memos")
-STEP_TOKENS, ALONE_TOKENS = 512, 2048  # of prompts that one forward reads while answers grow, and at most
+STEP_TOKENS, ALONE_TOKENS = 512, 2048  # of prompts that one forward reads while answers grow, and while none does
 # Parameters times tokens of a forward that one thread computes as fast as several (15 tokens of the packaged model).
 # A helper that has slept since the last one is often woken on the core of the thread that waits for it.
 ONE_THREAD_WORK = 2**25
-STEP_S = 0.2  # so long may they wait for more than STEP_TOKENS
+STEP_S, MOST_TOKENS = 0.2, 4096  # so long may they wait for more of them, and so many are the most
 _GATHER_S, _GLANCE_S = 0.03, 0.0005  # so long may the first of several wait for the others, and look so often
 Under = Callable[[Sequence[Stack], Sequence[int]], CausalLM]  # stacks of texts, and how many tokens of each are read
 
@@ -221,7 +221,7 @@ class ContinuousBatch:
             return
         at = time.perf_counter()
         if read >= STEP_TOKENS:
-            self._step_tokens = min(ALONE_TOKENS, max(STEP_TOKENS, int(read * STEP_S / (at - began))))
+            self._step_tokens = min(MOST_TOKENS, max(STEP_TOKENS, int(read * STEP_S / (at - began))))
         chosen = logits.argmax(-1).tolist()
         for n, (one, tokens) in enumerate(turn):
             one.unread = one.unread[tokens:]
@@ -266,7 +266,7 @@ def _turn(going: Sequence[_Generation], most: int) -> list[tuple[_Generation, in
     the answers do not wait long, a half of them of the prompt that has waited longest, then of the shortest."""
     turn = [(one, 1) for one in going if len(one.unread) == 1 and not one.over]
     prompts = [one for one in going if len(one.unread) > 1 and not one.over]
-    left = most if turn else ALONE_TOKENS
+    left = most if turn else max(ALONE_TOKENS, most)
     if prompts:
         oldest, *others = prompts
         others.sort(key=lambda one: len(one.unread))

@@ -24,6 +24,7 @@ from memos.infrastructure.host.kv.cache import Activation, Arriving, Layer
 _PAGE = 32  # rows: fewer hold less that is empty, more are read faster
 _COPIED = 1 << 16  # numbers of a text's first keys in a layer up to which they are copied: merging takes as long
 _HIDDEN = -1e30  # finite, so that a page of which nothing is seen has a sum
+_Mask = torch.Tensor | None
 _now = threading.local()  # the packed forward of this thread
 
 
@@ -182,7 +183,9 @@ class Packed(Cache):
         alike = [list(some) for _, some in groupby(each, key=lambda pair: (pair[0].beginning, pair[0].copied))]
         self._begun = [some for some in alike if some[0][0].shared and not some[0][0].copied]
         over = [n for _, span in chain(*self._begun) for n in range(span.start, span.stop)]
-        self._over = torch.tensor(over, dtype=torch.long, device=device)  # tokens of texts that begin with something
+        # tokens of texts that begin with something; if they lie side by side, nothing is copied
+        beside = slice(over[0], over[-1] + 1) if over and over[-1] - over[0] < len(over) else None
+        self._over = beside or torch.tensor(over, dtype=torch.long, device=device)
         self._at = pages.where(list(zip(texts, tokens, strict=True)), device)
         ones = [(text, span.start) for text, span in each if span.stop - span.start == 1]
         ones = ones if len(ones) > 1 else []  # one alone is read sooner as one piece
@@ -235,8 +238,9 @@ class Packed(Cache):
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float, window: int | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """As `_with_sums`, of queries of the last of the rows: each sees its own and those before it, in a window."""
-        mask = self._seen(query.shape[3], key.shape[2], window, query.shape[2], query.dtype, query.device)
-        return _with_sums(query, key, value, scale, mask)
+        share, tokens, rows = query.shape[2], query.shape[3], key.shape[2]
+        mask = self._seen(tokens, rows, window, share, query.dtype, query.device)
+        return _with_sums(query, key, value, scale, mask, causal=share == 1 and tokens == rows <= (window or rows))
 
     def _beginning(
         self, layer: int, some: Sequence[tuple[PackedText, slice]], asks: torch.Tensor, scale: float
@@ -256,15 +260,15 @@ class _Together:
 
     def __init__(self, pages: Pages, texts: Sequence[PackedText], device: torch.device) -> None:
         most = max(len(text.pages) for text in texts)
-        reader, first, rows = ([0] * pages.room for _ in range(3))  # those of others are read for nothing
-        for n, text in enumerate(texts):
-            for k, page in enumerate(text.pages):
-                reader[page], first[page], rows[page] = n, k * _PAGE, text.rows + 1
-        self._reader = torch.tensor(reader, device=device)
-        self._first, self._rows = torch.tensor((first, rows), device=device)[..., None]
-        table = torch.tensor([text.pages + [-1] * (most - len(text.pages)) for text in texts], device=device)
-        self._table = table.clamp(0).flatten()  # [n * most]
-        self._none = torch.where(table < 0, _HIDDEN, 0.0)[..., None]  # [n, most, 1]
+        table = torch.tensor([text.pages + [-1] * (most - len(text.pages)) for text in texts])
+        readers, nth = (table >= 0).nonzero(as_tuple=True)
+        rows = torch.tensor([text.rows + 1 for text in texts])[readers]
+        held = torch.zeros(3, pages.room, dtype=torch.long)  # pages of others are read for nothing
+        held[:, table[readers, nth]] = torch.stack((readers, nth * _PAGE, rows))
+        self._reader = held[0].to(device)
+        self._first, self._rows = held[1:, :, None].to(device)
+        self._table = table.clamp(0).flatten().to(device)  # [n * most]
+        self._none = torch.where(table < 0, _HIDDEN, 0.0)[..., None].to(device)  # [n, most, 1]
         self._masks = dict[int | None, torch.Tensor]()
 
     def _mask(self, window: int | None) -> torch.Tensor:
@@ -307,13 +311,14 @@ def _seen(
 
 
 def _with_sums(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float, mask: torch.Tensor | None
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float, mask: _Mask, causal: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """query [1, G, share, T, D], key and value [1, G, K, D] -> what each query sees, [1, G, share, T, D], and the
-    logarithm of the sum of its weights, [1, G, share, T] in fp32. mask: [share * T, K], or [1, G, 1, K] for all."""
+    logarithm of the sum of its weights, [1, G, share, T] in fp32. mask: [share * T, K], or [1, G, 1, K] for all.
+    causal: the mask says no more than that each of K queries sees those before it, and half can be left out."""
     if query.device.type == "cpu" and key.shape[-1] == value.shape[-1]:
         out, sums = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-            query.flatten(2, 3), key, value, 0.0, False, attn_mask=mask, scale=scale
+            query.flatten(2, 3), key, value, 0.0, causal, attn_mask=None if causal else mask, scale=scale
         )
     else:
         out, sums = _weighted(query.flatten(2, 3), key, value, scale, mask)

@@ -33,6 +33,7 @@ _FENCE = (
 _OURS = Path(__file__).with_name("small_model") / "chat_template.jinja"  # a model that has learnt prompts without it
 _MARK = re.compile(r"(?<![\W_])[\W_]+(?=memor(?:y|ies))", re.IGNORECASE)  # what stands before a mark's name
 _JOINER = "\u2060"  # is not seen
+_FEW_LINES = 12  # read one by one: for several at once the tokenizer wakes threads, which takes as long
 _GROUPS = 256  # of memories, whose ids are kept with those before them: a known one is shown again and again
 # Some templates write today's date before the memories: KV made yesterday would fit no prompt of today. The date is
 # the one that Llama 3's template writes where there is no clock.
@@ -88,12 +89,12 @@ class PromptFormat:
         return self.lines([memory])[0]
 
     def lines(self, memories: Sequence[str]) -> list[list[int]]:
-        """Each memory as it stands in a prompt, as `line` gives it; together in a fifth of the time."""
+        """Each memory as it stands in a prompt, as `line` gives it; many together in two thirds of the time."""
         texts = memory_lines(self._config, memories, self.fenced)
-        if not texts:
-            return []
+        batches = [texts] if len(texts) > _FEW_LINES else [[text] for text in texts]
         with self._lock:
-            return list(self._tokenizer(texts, add_special_tokens=False, split_special_tokens=True)["input_ids"])
+            read = (self._tokenizer(some, add_special_tokens=False, split_special_tokens=True) for some in batches)
+            return [ids for some in read for ids in some["input_ids"]]
 
     def build(self, memories: Sequence[str], messages: Sequence[Message]) -> Prompt:
         """The whole prompt; without memories the prefix is empty and no header is shown.

@@ -141,7 +141,7 @@ _of_json = TypeAdapter(MemCube).validator.validate_json
 _STATES = {state.value: state for state in State}
 
 
-@lru_cache(maxsize=1 << 13)  # the cubes of busy topic groups are read with every request
+@lru_cache(maxsize=1 << 14)  # the cubes of busy topic groups are read with every request
 def parsed(content: str) -> MemCube:
     """A version as its JSON says. Raises VaultError for what is no cube."""
     try:

@@ -144,27 +144,18 @@ def read(text: str, turns: Sequence[Mapping[str, object]], today: date, tagger: 
 def _tagged(text: str, before: str, has_turns: bool, tagger: MessageTagger) -> TaggedMessage:
     """The parts and slots of a message; without what was said before, where that only blurs a clear request."""
     tagged = tagger.tag(text, before)
-    unsure = _doubtful(tagged) or _is_open(tagged)
+    destroys_in_doubt = any(part.label in _DESTRUCTIVE and part.sure < SURE for part in tagged.parts)
+    unsure = destroys_in_doubt or any(label.startswith("ask_back") for label in _labels(tagged))
     stands = not wordings.REFERS.search(text) and _labels(tagged) != ["recall"]  # by itself, as far as a word can tell
     if not has_turns or tagged.pointed or not (unsure or stands):
         return tagged
     alone = tagger.tag(text)
-    is_clear = unsure and _says_whose(alone) and (_doubtful(tagged) or _is_pronoun(text, alone))
+    is_clear = unsure and _says_whose(alone) and (destroys_in_doubt or _is_pronoun(text, alone))
     return alone if is_clear or (stands and _labels(alone) == ["recall"]) else tagged
 
 
 def _labels(tagged: TaggedMessage) -> list[str]:
     return [part.label for part in tagged.parts]
-
-
-def _doubtful(tagged: TaggedMessage) -> bool:
-    """True where something is to be destroyed, and one is not sure."""
-    return any(part.label in _DESTRUCTIVE and part.sure < SURE for part in tagged.parts)
-
-
-def _is_open(tagged: TaggedMessage) -> bool:
-    """True where it is not clear what is meant."""
-    return any(part.label.startswith("ask_back") for part in tagged.parts)
 
 
 def _is_pronoun(text: str, tagged: TaggedMessage) -> bool:

@@ -30,6 +30,7 @@ _AT = pattern(
 _OF_PERSON = pattern(
     r"\b(?:about|on|for|with|to|by|of|from|like|visit|visited|called|named|love|than) $", re.IGNORECASE
 )
+_OF_WHOM = pattern(r"\b(?:about|with|for|by) $")
 _PLACE = pattern(
     r"^(?:Café|Cafe|Hotel|Restaurant|Bar|Saint|St|Lake|Mount|Bay|North|South|East|West|University|Street)\b|\b(?:Street|Road|Avenue|Row|Lane|Hospital|School|University|Café|Airport|Station|Square|Bridge|Park|Hotel|Club|Inc|Ltd|Bank|Airlines|Church|Museum|Library|Beach|River|Lake|Island|Company|Group|Team)$"
 )
@@ -165,25 +166,18 @@ def _person(match: re.Match[str], text: str) -> tuple[int, str] | None:
     if parts[0] not in first_names:
         if _NOUN_ALONE.match(text, start + len(name)):  # "Holle formula"
             return None
-        of_person = _OF_PERSON.search(before) and _human(text[start + len(name) :], before)
+        owns = text.startswith(("'s", "’s"), start + len(name))
+        of_person = _OF_PERSON.search(before) and (owns or _OF_WHOM.search(before))  # as far as that can be seen
         if _TITLED.search(before) or (_AT.search(before) and not of_person):
             return None
     return start, name
 
 
-def _human(after: str, before: str) -> bool:
-    """True if a name after "about" or "with" is of somebody, as far as that can be seen."""
-    return bool(re.search(r"\b(?:about|with|for|by) $", before) or after.startswith(("'s", "’s")))
-
-
 def things_in(text: str) -> list[str]:
     """The things that a text names with "my", "the" and the like, in order."""
     reading = messages_in(text)
-    return reading.things(text) if reading else phrases_in(text)
-
-
-def phrases_in(text: str) -> list[str]:
-    """Of an English text."""
+    if reading:
+        return reading.things(text)
     return list(dict.fromkeys(phrase for match in _NP.finditer(text) if (phrase := _phrase(match))))
 
 

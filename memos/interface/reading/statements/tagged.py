@@ -91,7 +91,9 @@ class TaggedStatement:
 
 def read(text: str, speaker: str, day: date, tagger: MessageTagger) -> list[TaggedStatement]:
     """What somebody's words state, in their order. day: that on which they were said."""
-    tagged, found = tagger.tag(_plainly(text)), list[TaggedStatement]()
+    # as the tagger knows it, of the same length: "I just moved" as "I moved", and "just moved" as well
+    plain = _JUST.sub(lambda just: f"{' ' if just['who'] else 'I':{len(just[0])}}", text)
+    tagged, found = tagger.tag(plain), list[TaggedStatement]()
     for begin, end, mode in _parts(text, [part for part in tagged.parts if part.sure >= SURE]):
         words, slots = text[begin:end], [s for s in tagged.slots if begin <= s.begin < end]
         named = {s.label: text[s.begin : s.end] for s in reversed(slots)}  # the first of each
@@ -130,11 +132,6 @@ def share_out(earlier: str, later: str, tagger: MessageTagger) -> float:
     gone = [(span.begin, span.end) for span in pointed if span.label == OUT and span.sure >= SURE_ENDED]
     words = [match.span() for match in re.finditer(r"[\u3400-\u9fff]|[^\W_\u3400-\u9fff]+", earlier)]
     return sum(any(b <= begin and end <= e for b, e in gone) for begin, end in words) / max(1, len(words))
-
-
-def _plainly(text: str) -> str:
-    """As the tagger knows it, of the same length: "I just moved" as "I moved", and "just moved" as well."""
-    return _JUST.sub(lambda just: f"{' ' if just['who'] else 'I':{len(just[0])}}", text)
 
 
 def _parts(text: str, tagged: list[TaggedSpan]) -> list[tuple[int, int, Mode]]:
