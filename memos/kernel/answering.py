@@ -89,7 +89,7 @@ class _Request:
 
 
 class Answering(Service):
-    """chat, ask, explain, credit, parity; turns and rewind of sessions."""
+    """chat, ask, explain, credit; turns and rewind of sessions."""
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ class Answering(Service):
         facts = quoting.facts_read(talk, admission, self._reader.facts)
         if quotes and request.via != "none" and (op.wants.held or not quoting.stands(text, op.asks, facts)):
             small = request.small_talk and not (op.about and "?" in question)
-            near = () if small else self._finding.near(caller, op, admission)[: quoting.MOST_QUOTED]
+            near = () if small else self._finding.near(caller, op, admission, quoting.MOST_QUOTED)
             way_out = "" if small or self._explained else quoting.WAY_OUT.format(model=self._config.model.path)
             text = quoting.noted(beside) if small else quoting.quoted(question, near, way_out)
             kv, rests_on, self._explained = None, Admission(cubes=near), self._explained or bool(way_out)
@@ -290,9 +290,8 @@ class Answering(Service):
 
     def _route(self, question: str) -> Route | None:
         """How adapters are chosen between, if not by retrieval alone."""
-        if self._config.scheduler.routing == "retrieval":
-            return None
-        return partial(self._serving().route, [{"role": "user", "content": question}])
+        messages = [{"role": "user", "content": question}]
+        return None if self._config.scheduler.routing == "retrieval" else partial(self._serving().route, messages)
 
     def _talk(self, question: str, request: _Request, admission: Admission) -> Talk:
         """The question, with what was said before it."""
@@ -314,9 +313,8 @@ class Answering(Service):
                 messages = (*talk.turns, {"role": "user", "content": talk.question})
                 exact = talk.session is not None
                 admission, request = self._serving().request(admission, messages, via, self._tokens, exact)
-            return admission, listener.drain(
-                self._host().stream(request, decode or self._config.decode, listener.listens)
-            )
+            pieces = self._host().stream(request, decode or self._config.decode, listener.listens)
+            return admission, listener.drain(pieces)
         except UNUSABLE as error:
             if talk.session and isinstance(error, (CorruptBlob, FingerprintMismatch)):
                 self._sessions().damaged(talk.session)
@@ -389,13 +387,6 @@ class Answering(Service):
             if self._governance.may(caller, "annotate", reason.cube):
                 self._life.feedback(caller, reason.cube.id, reason.useful)
         return explanation
-
-    def parity(self, caller: Caller, question: str) -> tuple[float, float]:
-        """How exact KV is for this question: (largest |logit difference| to the full prompt, top-1 agreement)."""
-        admission = self.admit(caller, self._reader.recall(question), "activation")
-        messages = [{"role": "user", "content": question}]
-        near = self._host().nearness(self._serving().request(admission, messages, "activation", self._tokens)[1])
-        return near.max_abs_logit_diff, near.top1_agreement
 
     # sessions
 

@@ -214,7 +214,6 @@ class Calls(Bound):
     undo = public(Pipelines.undo, ops.Recall, CHANGES)
     explain = public(Answering.explain, ops.Recall, READS)
     credit = public(Answering.credit, ops.Rate, ADDS, api="feedback")
-    parity = public(Answering.parity, ops.Recall, READS, api="")
     turns = public(Answering.turns, ops.Get, READS, api="")
     rewind = public(Answering.rewind, ops.Rewind, CHANGES, api="")
     # forms

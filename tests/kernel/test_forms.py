@@ -44,6 +44,7 @@ from memos.infrastructure.host.request import Request
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.operation.choosing.mem_scheduler import Via
 from memos.plugins.care.check import problems_of
+from memos.plugins.experiment.steps import parity
 from tests.doubles import BRIEF, BriefReader
 
 ROOT = Path(__file__).parents[2]
@@ -124,7 +125,7 @@ def test_a_memory_goes_from_text_to_kv_and_back(memos: MemOS, ada: str) -> None:
     assert over_kv.text == as_text.text == memos.within(ada).ask(ASKED, via="plaintext").text
     assert over_kv.past_tokens == kv.blob.tokens > 0
     assert over_kv.prompt_tokens == as_text.prompt_tokens - kv.blob.tokens
-    assert memos.within(ada).parity(ASKED)[0] <= 1e-4
+    assert parity(memos.services, memos.within(ada).caller, ASKED)[0] <= 1e-4
 
     back = memos.within(ada).demote(kv.id)
     assert [c.id for c in back] == ids and memos.within(ada).get(kv.id).state is State.ARCHIVED
@@ -182,7 +183,7 @@ def test_kv_of_the_first_memories_serves_when_more_were_said(memos: MemOS, ada: 
     assert [c.id for c in reply.admission.activations] == [kv.id]
     assert [c.id for c in reply.admission.cubes] == ids  # the last as text
     assert reply.text == memos.within(ada).ask(ASKED, via="plaintext").text
-    assert memos.within(ada).parity(ASKED)[0] <= 1e-4
+    assert parity(memos.services, memos.within(ada).caller, ASKED)[0] <= 1e-4
 
 
 # never outliving the truth of its sources

@@ -58,6 +58,17 @@ def test_what_states_the_fact_is_quoted_in_whatever_words(memory: Memory, ada: s
     assert memory.chat("Who is Mira's dentist?", user_id=ada)["text"].startswith(NOT_REMEMBERED)
 
 
+def test_a_question_is_quoted_with_what_was_replied_to_it(memory: Memory, ada: str) -> None:
+    names = ("Caro", "Mel")
+    said = ("What a lovely family photo! How long have you been married?", "Five years already, time flies.")
+    memory.add([{"role": "user", "name": n, "content": text} for n, text in zip(names, said, strict=True)], user_id=ada)
+    quotes = [f"{name} said: “{text}”" for name, text in zip(names, said, strict=True)]
+    reply = memory.within(user_id=ada).chat("how long has mel been married?")
+    assert reply.text.splitlines()[:2] == quotes and len(reply.admission.cubes) >= 2
+    memory.delete(reply.admission.cubes[1].id, user_id=ada)
+    assert "Five years" not in memory.chat("how long has mel been married?", user_id=ada)["text"]
+
+
 def test_asked_when_something_was_said_a_quote_has_its_day(memory: Memory, ada: str) -> None:
     memory.add("I like jazz.", user_id=ada)
     quote = memory.chat("when did i say that i like jazz?", user_id=ada)["text"].splitlines()[0]

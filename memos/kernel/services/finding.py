@@ -168,9 +168,10 @@ class Finding(Service):
             hits = list({hit.cube.id: hit for hit in past}.values())
         return (self._by_use(hits) if any(hit.cube.usage.utility for hit in hits) else hits), narrowed
 
-    def near(self, caller: Caller, op: Recall, admission: Admission) -> tuple[MemCube, ...]:
-        """Those found that speak of what is asked, state the fact that is asked for, have replaced what does, or held
-        before one of these at the time that is asked of."""
+    def near(self, caller: Caller, op: Recall, admission: Admission, most: int) -> tuple[MemCube, ...]:
+        """At most so many of those found that speak of what is asked, state the fact that is asked for, have replaced
+        what does, or held before one of these at the time that is asked of. One that ends with a question is followed
+        by what somebody replied to it."""
         least = 0.0 if language(op.question) == "en" else SHARED  # any two texts are near in a language beside English
         near = {
             cube.id
@@ -183,10 +184,15 @@ class Finding(Service):
             now = asked_now(op.question, self._vault.now().astimezone().date())
             alike = self._operator().nearness(now, [words for _, words in told])
             near |= {id for (id, _), nearness in zip(told, alike, strict=True) if nearness >= NEAR}
-        if op.wants.held:
-            last = [cube for cube, _ in admission.found if cube.id in near]
-            near |= {one.id for cube in last for one in self._replaced(caller, cube, *op.wants.held)}
-        return tuple(cube for cube, _ in admission.found if cube.id in near)
+        last = [cube for cube, _ in admission.found if cube.id in near] if op.wants.held else []
+        near |= {one.id for cube in last for one in self._replaced(caller, cube, *(op.wants.held or ()))}
+        spoken = [cube for cube, _ in admission.found if cube.id in near][:most]
+        turns = self._access.view(caller, (frozenset([EPISODE]), None, None))
+        replies = self._operator().replies((cube.id for cube in spoken), turns)
+        others = self._governance.visible(caller, self._vault.at(replies.values()))
+        said = {cube.id: self._vault.guard.as_shown(cube) for cube in others if cube.state in ANSWERING}
+        both = (one for cube in spoken for one in (cube, said.get(replies.get(cube.id, ""))) if one)
+        return tuple({one.id: one for one in both}.values())
 
     def _replaced(self, caller: Caller, cube: MemCube, first: date = date.min, last: date = date.max) -> list[MemCube]:
         """What a memory has replaced that held at some time between two days, and what that had replaced before, the

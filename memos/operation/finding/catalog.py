@@ -361,6 +361,13 @@ class Catalog:
             other = int(step[other])
         return int(self.turn[other]) if other >= 0 and self.replies[other] != self.replies[row] else -1
 
+    def reply(self, row: int) -> int:
+        """What was said right after a question, by somebody else; -1 where there is nothing."""
+        other = int(self.after[row]) if self.asks[row] else -1
+        while other >= 0 and self.turn[other] == self.turn[row]:
+            other = int(self.after[other])
+        return other if other >= 0 and self._speaker.all[other] != self._speaker.all[row] else -1
+
     def allowed(self, view: View) -> Mask:
         """[rows]: those that a search may look at."""
         verdicts = self._verdicts.setdefault(view.key, [])

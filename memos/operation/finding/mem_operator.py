@@ -29,7 +29,7 @@ from memos.operation.finding.columns import Floats, Mask, Rows
 from memos.operation.finding.follower import Follower, TextEmbedder
 from memos.operation.finding.indexes import Indexes
 from memos.operation.finding.keyword_index import Matches
-from memos.operation.finding.ordering import first_of_turns, spread, with_turns
+from memos.operation.finding.ordering import first_of_turns, highest, places_by_score, spread, with_turns
 from memos.operation.finding.vector_index import compare_tokens, lengths_of
 from memos.operation.policies.policy import Score, Scores, Signals, terms
 from memos.ops import Wants
@@ -45,7 +45,6 @@ MAX_CACHED_VIEWS = 8
 OVERVIEW_FACTOR = 4  # times as many for an overview, which takes of every conversation
 LONG_TERMS = 40  # from which a text counts as long as any
 NEIGHBOUR_WEIGHTS = (0.5, 0.3, 0.3, 0.2)  # of the words of rows before and after: the nearest, the next
-PIECE_ROWS = 64  # scores of which the highest is looked at first
 
 
 @dataclass(frozen=True)
@@ -216,7 +215,7 @@ class MemOperator:
             question = _Question(vector, matches, speakers, about, stating, seen, wants)
             rows, signals = self._signals(question, scope)
             compared_rows = MAX_COMPARED if self._rerank else self._compared
-            best = _best(score(signals), rows, len(rows))
+            best = places_by_score(score(signals), rows)
             looked_at = compared_rows * (OVERVIEW_FACTOR if wants.overview else 1)
             best = best[: max(with_turns(indexes.catalog, rows[best], k), looked_at)]
             rows = rows[best]
@@ -226,7 +225,7 @@ class MemOperator:
         compared = compare_tokens(tokens, of_rows) if self._compared else signals.tokens[best]
         signals = signals.at(best, answers=answers, tokens=compared)
         scores = score(signals)
-        best = _best(scores, rows, len(rows))
+        best = places_by_score(scores, rows)
         with self._lock:  # its rows stay where they are, whatever has been dropped meanwhile
             catalog = indexes.catalog
             if view.enough is not None:
@@ -308,6 +307,13 @@ class MemOperator:
             catalog = self._follower.indexes.catalog
             near = [catalog.row(id) for id in ids if id in catalog]
             return [catalog.ids[row] for row in catalog.in_groups(near, self._scope(view).mask).tolist()]
+
+    def replies(self, ids: Iterable[str], view: View) -> dict[str, str]:
+        """For those that end with a question, what somebody else said right after, as far as that is in view."""
+        with self._lock:
+            catalog, mask = self._follower.indexes.catalog, self._scope(view).mask
+            rows = {id: catalog.reply(catalog.row(id)) for id in ids if id in catalog}
+            return {id: catalog.ids[row] for id, row in rows.items() if row >= 0 and mask[row]}
 
     def _read(self, view: View) -> _Scope:
         """What is in view, once that is read."""
@@ -399,7 +405,7 @@ class MemOperator:
         named = np.fromiter((*linked, *question.stating.tolist(), *question.seen, *groups), np.int64)
         standing = np.flatnonzero(scope.mask & (catalog.standing > 0)) if question.wants.request else named[:0]
         others = self._lately(scope), named, standing[-MAX_PROPOSED:]
-        rows = np.concatenate([_highest(words, MAX_PROPOSED), near, scope.latest, *others])
+        rows = np.concatenate([highest(words, MAX_PROPOSED), near, scope.latest, *others])
         for step in (catalog.before, catalog.after):
             reached = rows
             for _ in range(AROUND):
@@ -422,21 +428,6 @@ def _readable(query: str) -> str:
     if not query.strip():
         raise InputError("the query is empty, and a search needs words to compare; say what to look for")
     return query[:MAX_QUERY_CHARS]
-
-
-def _best(scores: Scores, rows: Rows, k: int) -> Rows:
-    """Places of the k highest scores, best first; among equals the earlier row."""
-    best: Rows = np.lexsort((rows, -np.asarray(scores)))[:k]
-    return best
-
-
-def _highest(scores: Floats, k: int) -> Rows:
-    """Rows of the k highest that are above 0, or of all that are."""
-    # more than k pieces reach the bound, and so do as many rows: few are left to be put in order
-    pieces = scores[: len(scores) // PIECE_ROWS * PIECE_ROWS].reshape(-1, PIECE_ROWS).max(1)
-    bound = -np.partition(-pieces, k)[k] if len(pieces) > k else 0
-    rows = np.flatnonzero(scores >= bound if bound > 0 else scores > 0)
-    return rows[np.argpartition(-scores[rows], k)[:k]] if len(rows) > k else rows
 
 
 def _enough(indexes: Indexes, rows: Rows, scores: Scores, view: View) -> Mask:

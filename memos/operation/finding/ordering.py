@@ -1,4 +1,4 @@
-"""Orders rows that were found: one for each turn that was said, and conversations in turn."""
+"""Orders rows that were found: by score, one for each turn that was said, and conversations in turn."""
 
 from __future__ import annotations
 
@@ -7,7 +7,24 @@ from collections import defaultdict
 import numpy as np
 
 from memos.operation.finding.catalog import Catalog
-from memos.operation.finding.columns import Rows
+from memos.operation.finding.columns import Floats, Rows
+from memos.operation.policies.policy import Scores
+
+PIECE_ROWS = 64  # scores of which the highest is looked at first
+
+
+def places_by_score(scores: Scores, rows: Rows) -> Rows:
+    """Places of rows, best first; among equals the earlier row."""
+    return np.lexsort((rows, -np.asarray(scores)))
+
+
+def highest(scores: Floats, k: int) -> Rows:
+    """Rows of the k highest that are above 0, or of all that are."""
+    # more than k pieces reach the bound, and so do as many rows: few are left to be put in order
+    pieces = scores[: len(scores) // PIECE_ROWS * PIECE_ROWS].reshape(-1, PIECE_ROWS).max(1)
+    bound = -np.partition(-pieces, k)[k] if len(pieces) > k else 0
+    rows = np.flatnonzero(scores >= bound if bound > 0 else scores > 0)
+    return rows[np.argpartition(-scores[rows], k)[:k]] if len(rows) > k else rows
 
 
 def first_of_turns(catalog: Catalog, rows: Rows) -> Rows:

@@ -15,10 +15,12 @@ from memos.config import AskStep, DemoteStep, IngestStep, PromoteStep, Step, Tic
 from memos.cube import Form, Probe, State
 from memos.errors import EmptyMemory, GateRejected, InputError, PromotionError
 from memos.interface.reading.documents.parts import DialogueTurn, read
+from memos.kernel.calls import Services
 from memos.kernel.mem_os import MemOS, Reply
 from memos.ops import Episode
 from memos.plugins.experiment.report import ParityReport, PhaseReport, PromotionReport, QuestionReport, RunResults
 from memos.plugins.progress import Show
+from memos.rights import Caller
 
 
 class StepRunner:
@@ -75,7 +77,7 @@ class StepRunner:
                 continue
             rows.append({**row, "answer": reply.text, "form": reply.admission.form or "none"})
             if ask.via == "activation":
-                differences.append(self._kernel.parity(probe.question))
+                differences.append(parity(self._kernel.services, self._kernel.caller, probe.question))
             answered.append((probe, reply))
             self._show(f"ask via {ask.via}", n, len(probes))
         if differences:
@@ -134,6 +136,15 @@ class StepRunner:
 
     def _training(self, what: str) -> Callable[[int, int, float], None]:
         return lambda step, steps, loss: self._show(f"{what}, loss {loss:.3f}" if loss else what, step, steps)
+
+
+def parity(services: Services, caller: Caller, question: str) -> tuple[float, float]:
+    """How exact KV is for this question: (largest |logit difference| to the full prompt, top-1 agreement)."""
+    parts = services.parts
+    admission = services.answering.admit(caller, parts.reader.recall(question), "activation")
+    messages = [{"role": "user", "content": question}]
+    near = parts.host().nearness(parts.serving().request(admission, messages, "activation", parts.tokens)[1])
+    return near.max_abs_logit_diff, near.top1_agreement
 
 
 def _parity(differences: list[tuple[float, float]]) -> ParityReport:

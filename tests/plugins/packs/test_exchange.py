@@ -24,6 +24,7 @@ from memos.errors import BadPack, IdClash, InputError, NoRoom, NotFound, Untrust
 from memos.infrastructure.host.kv.cache import Activation
 from memos.infrastructure.vault.audit.signing import SigningKey
 from memos.plugins.care.check import problems_of
+from memos.plugins.experiment.steps import parity
 from memos.plugins.packs import pack
 from memos.plugins.packs.calls import PackCalls
 from memos.plugins.packs.mip import Record
@@ -97,7 +98,7 @@ def test_answers_are_the_same_after_a_move_with_all_forms(
     for via in ("plaintext", "activation", "parametric"):
         was, now = here.ask(ASKED, via=via), there.ask(ASKED, via=via)  # type: ignore[arg-type]
         assert (now.text, now.admission.form, now.prompt_tokens) == (was.text, was.admission.form, was.prompt_tokens)
-    assert there.parity(ASKED)[0] == here.parity(ASKED)[0] <= 1e-4
+    assert parity(there.services, there.caller, ASKED)[0] == parity(here.services, here.caller, ASKED)[0] <= 1e-4
     for id in ids:
         was, now = here.get(id), there.get(id)
         believed = was.header.model_copy(update={"trust": Trust.IMPORTED})
