@@ -22,7 +22,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 from urllib.parse import quote
 
-from memos.cube import ANSWERING, Form, MemCube, Namespace, State, Text
+from memos.cube import ANSWERING, EPISODE, PASSAGE, Form, MemCube, Namespace, State, Text
 from memos.errors import Denied, InputError, MemosError, NotFound, Unauthenticated
 from memos.extensions import Registry
 from memos.infrastructure.host.engines import EXECUTORS
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 AsRead = Callable[[MemCube], MemCube]  # a cube -> as somebody may read it
 Limits = tuple[frozenset[str] | None, datetime | None, datetime | None]  # kinds, since, until: see `View`
+SAID = frozenset([EPISODE, PASSAGE])  # kinds
 OWN_POLICY = "own"  # the name of a policy that is given, not chosen by its name
 NOT_FOUND_S = 0.02  # more than a refusal takes, so that the time tells no hidden memory from an absent one
 MAX_FOLDER_NAME = 200  # characters
@@ -146,7 +147,17 @@ class Staged(Policy, Protocol):
     def tiers(self) -> object: ...  # empty ones
 
 
+class Summing(Protocol):
+    """What `consolidate` and the reading of turns call when they are done."""
+
+    def sum_up(self, caller: Caller) -> list[MemCube]:
+        """Summaries of the caller's conversations, as far as these are not yet summed up: of every so many turns, and
+        of what is left where nothing was added for as long as `reader.after_s`."""
+        ...
+
+
 REPLAY: Registry[Callable[[MemVault, MemOperator, Staged], Replaying]] = Registry("memos.replay", "replay")
+SUMMING: Registry[Callable[[Parts], Summing]] = Registry("memos.summing", "way of summing up conversations")
 
 
 class Curating(Protocol):

@@ -27,7 +27,7 @@ from typing_extensions import ParamSpec, Self
 from memos import ops
 from memos.errors import InputError, meant
 from memos.extensions import Registry
-from memos.kernel.access import ExchangeFolder, as_read, named_if_unstorable, part_of
+from memos.kernel.access import SUMMING, ExchangeFolder, as_read, named_if_unstorable, part_of
 from memos.kernel.answering import Answering
 from memos.kernel.pipelines import Pipelines
 from memos.kernel.services.finding import Finding
@@ -37,7 +37,6 @@ from memos.kernel.services.keeping import Keeping
 from memos.kernel.services.life import Life
 from memos.kernel.services.planning import Planning
 from memos.kernel.services.seeing import Seeing
-from memos.kernel.services.summing import Summing
 from memos.kernel.unread import Unread
 from memos.operation.policies.policy import Writes
 
@@ -288,7 +287,7 @@ class Services:
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
         self._of_plugins: dict[str, object] = {}
-        self.summing = Summing(parts)
+        self.summing = SUMMING.get("turns")(parts)
         self.unread = Unread(parts, self.summing)
         self.finding = Finding(parts, self.curating)
         self.keeping = Keeping(parts, self.unread, self.curating)

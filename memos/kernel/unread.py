@@ -40,7 +40,7 @@ from memos.errors import Cancelled, ContextOverflow, HostError, MemosError, Vaul
 from memos.infrastructure.vault.tables.job_list import DIED, Job, sources_of
 from memos.interface.reading import extraction
 from memos.interface.reading.documents.parts import DialogueTurn
-from memos.kernel.access import Service
+from memos.kernel.access import Service, Summing
 from memos.operation.choosing.upkeep import JobKind, Upkeep
 from memos.operation.life.knowledge import said_words
 from memos.operation.life.knowledge import stated as facts_of
@@ -51,7 +51,6 @@ from memos.rights import Caller
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from memos.kernel.services.summing import Summing
     from memos.kernel.wiring import Parts
 
 log = logging.getLogger("memos")

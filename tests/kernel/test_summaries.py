@@ -18,9 +18,9 @@ from memos.cube import EPISODE, SUMMARY, MemCube, State, Trust
 from memos.errors import HostError, InputError, NotFound
 from memos.interface.reading.mem_reader import MemReader
 from memos.kernel import unread
-from memos.operation.life import summaries
 from memos.operation.life.forgetting import Ageing
 from memos.operation.life.mem_lifecycle import MemLifecycle
+from memos.plugins import summing
 from memos.plugins.retelling import keeps_to, retold
 from memos.rights import Caller
 
@@ -70,8 +70,8 @@ class Model:
 def reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MemOS]:
     """A kernel whose model may read and write, with random weights."""
     pytest.importorskip("llguidance")
-    monkeypatch.setattr(summaries, "TURNS", 12)
-    monkeypatch.setattr(summaries, "FEWEST", 6)
+    monkeypatch.setattr(summing, "TURNS", 12)
+    monkeypatch.setattr(summing, "FEWEST", 6)
     config = Config(model=ModelConfig(path="shape:tiny"), reader=ReaderConfig(model=True, every_turns=9))
     with MemOS(config, vault=tmp_path) as kernel:
         yield kernel
@@ -88,8 +88,8 @@ def summed_up_by(memos: MemOS, model: Model | None) -> MemCube:
 
 @pytest.fixture
 def memos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MemOS]:
-    monkeypatch.setattr(summaries, "TURNS", 12)
-    monkeypatch.setattr(summaries, "FEWEST", 6)
+    monkeypatch.setattr(summing, "TURNS", 12)
+    monkeypatch.setattr(summing, "FEWEST", 6)
     with MemOS(vault=tmp_path) as kernel:
         yield kernel
 
@@ -99,8 +99,8 @@ def test_a_long_conversation_is_summed_up_in_words_that_stand_in_it(memos: MemOS
     memos.tick()
     [summary] = kept(memos)
     first, *lines = summary.text.split("\n")
-    assert first == "2026-03-01 – 2026-03-02" and len(lines) == summaries.QUOTED
-    said = {f"{turn['name']}: {turn['content'].strip()}" for turn in turns(summaries.TURNS)}
+    assert first == "2026-03-01 – 2026-03-02" and len(lines) == summing.QUOTED
+    said = {f"{turn['name']}: {turn['content'].strip()}" for turn in turns(summing.TURNS)}
     assert set(lines) <= said
     assert all("Harriet" in line for line in lines)  # and not what is said anywhere
     assert all(memos.get(source.id).header.thread == "chat" for source in summary.sources)
@@ -195,8 +195,8 @@ def test_it_is_of_its_owner_alone(memos: MemOS) -> None:
 def test_what_is_summed_up_cools_down_and_is_shown_where_nothing_else_is_good_enough(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: Callable[[timedelta], None]
 ) -> None:
-    monkeypatch.setattr(summaries, "TURNS", 12)
-    monkeypatch.setattr(summaries, "FEWEST", 6)
+    monkeypatch.setattr(summing, "TURNS", 12)
+    monkeypatch.setattr(summing, "FEWEST", 6)
     rules = LifecycleConfig(cool_after_days=30, cold_below=0.8)
     with MemOS(Config(lifecycle=rules), vault=tmp_path) as memos:
         memos.within(session="chat").add(turns(14))
@@ -223,8 +223,8 @@ def test_what_is_summed_up_cools_down_and_is_shown_where_nothing_else_is_good_en
 
 def test_what_is_quoted_tells_most_and_is_not_said_twice() -> None:
     same = np.eye(3, dtype=np.float32)[[0, 0, 1, 2]]
-    assert summaries.quoted(same, np.array([1.0, 0.9, 0.8, 0.1], np.float32), 2) == [0, 2]
-    assert summaries.quoted(same[:1], np.zeros(1, np.float32)) == [0]
+    assert summing.quoted(same, np.array([1.0, 0.9, 0.8, 0.1], np.float32), 2) == [0, 2]
+    assert summing.quoted(same[:1], np.zeros(1, np.float32)) == [0]
 
 
 def test_a_model_that_may_read_turns_sums_them_up_and_all_of_them_are_its_sources(reading: MemOS) -> None:
@@ -244,7 +244,7 @@ def test_what_random_weights_say_is_dropped_and_the_quotes_stand(reading: MemOS)
         summary = summed_up_by(reading, None)
     assert spent.model_calls > 0
     assert all("Harriet" in line for line in summary.text.split("\n")[1:])
-    assert summary.header.trust is Trust.USER and len(summary.sources) == summaries.QUOTED + 1
+    assert summary.header.trust is Trust.USER and len(summary.sources) == summing.QUOTED + 1
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_what_random_weights_say_is_dropped_and_the_quotes_stand(reading: MemOS)
 )
 def test_what_a_model_makes_up_or_orders_is_dropped_and_the_quotes_stand(reading: MemOS, says: str) -> None:
     summary = summed_up_by(reading, Model(says))
-    assert summary.header.trust is Trust.USER and len(summary.text.split("\n")) == 1 + summaries.QUOTED
+    assert summary.header.trust is Trust.USER and len(summary.text.split("\n")) == 1 + summing.QUOTED
 
 
 def test_a_model_that_fails_is_named_and_the_quotes_stand(reading: MemOS, caplog: pytest.LogCaptureFixture) -> None:

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from memos.cube import MemCube, State, Text
 from memos.errors import InputError
-from memos.kernel.access import Service
+from memos.kernel.access import SAID, Service, Summing
 from memos.kernel.services.keeping import checked_tags
-from memos.kernel.services.summing import SAID, Summing
 from memos.operation.life.consolidation import Disagreement, MemoryAudit
 from memos.operation.life.knowledge import text_of
 from memos.operation.life.time_machine import diff, restore
