@@ -27,6 +27,7 @@ from memos.errors import (
     VaultError,
 )
 from memos.interface.reading.phrasebook import language as language_of
+from memos.interface.reading.requests import wordings
 from memos.kernel import quoting
 from memos.kernel.access import Service, unique
 from memos.kernel.pipelines import Conversation, Meant, Pipelines
@@ -135,7 +136,8 @@ class Answering(Service):
             return self._carried_out(asked, meant, where, request)
         beside = self._reader.read_message(message)  # what a question tells
         remembered = unique(self._keeping.remember(caller, beside)) if beside else []
-        reply = self._ask(caller, message, replace(request, small_talk=asked[0].intent == "talk"), remembered)
+        small = replace(request, small_talk=asked[0].intent == "talk")
+        reply = self._answer_each(caller, [message], small, remembered)
         return replace(reply, remembered=tuple(remembered), operations=asked)
 
     def ask(
@@ -336,22 +338,31 @@ class Answering(Service):
         for group in {c.header.segment: c.id for c in reversed(seen)}.values():  # each by its first cube
             foresight.used(caller.user_id, group, now.timestamp())
 
-    # what a message asks for beside an answer
-
     def _carried_out(self, asked: Sequence[Asked], meant: Meant, where: Conversation, request: _Request) -> Reply:
-        """All that a message asks for, done; and an answer, where it ends with a question."""
-        caller, last = where.caller, asked[-1]
+        """All that a message asks for, done; and what it asks, answered."""
+        caller, questions = where.caller, [one.what for one in asked if one.intent == "recall"]
         done = self._pipelines.run(asked, where, meant)
-        if last.intent == "recall":
-            reply = self._ask(caller, last.what, request, done.remembered)
-        else:
-            reports = [self._seeing.report(caller, one) for one in asked if one.intent == "about"]
-            reply = Reply("\n".join(part for part in (done.text, *reports) if part))
-        return replace(
-            reply, operations=tuple(asked), remembered=done.remembered, forgotten=done.forgotten, pipeline=done.id
-        )
+        reports = [self._seeing.report(caller, one) for one in asked if one.intent == "about"]
+        told = [done.text, *reports] if asked[-1].intent != "recall" else reports
+        reply = self._answer_each(caller, questions, request, done.remembered) if questions else Reply("")
+        text = "\n".join(part for part in (*told, reply.text) if part)
+        reply = replace(reply, text=text, operations=tuple(asked), remembered=done.remembered)
+        return replace(reply, forgotten=done.forgotten, pipeline=done.id)
 
-    # why it was answered so
+    def _answer_each(
+        self, caller: Caller, questions: Sequence[str], request: _Request, beside: Sequence[MemCube]
+    ) -> Reply:
+        """One answer to all questions; of the packaged model, which reads one at a time, one to each."""
+        if not self._host().in_closed_world or request.small_talk:
+            return self._ask(caller, " ".join(questions), request, beside)
+        replies = list[Reply]()
+        for question in (one for some in questions for one in wordings.SEVERAL.split(some)):
+            if replies and request.on_text:
+                request.on_text("\n")
+            replies.append(self._ask(caller, question, request, beside))
+        cubes = {cube.id: cube for reply in replies for cube in reply.admission.cubes}
+        text = "\n".join(dict.fromkeys(reply.text for reply in replies))
+        return replace(replies[-1], text=text, admission=replace(replies[-1].admission, cubes=tuple(cubes.values())))
 
     def explain(self, caller: Caller, question: str, *, answer: str | None = None, via: Via = "auto") -> Explanation:
         """Why a question is answered so, or how far `answer` rests on what is remembered; that counts as no use.
@@ -387,8 +398,6 @@ class Answering(Service):
             if self._governance.may(caller, "annotate", reason.cube):
                 self._life.feedback(caller, reason.cube.id, reason.useful)
         return explanation
-
-    # sessions
 
     def turns(self, caller: Caller, session: str) -> list[MemCube]:
         """The turns of a session in force, oldest first."""

@@ -192,3 +192,20 @@ def test_what_was_done_is_undone_also_after_a_question(memory: Memory, ada: str)
         text = memory.within(user_id=ada).chat(said, turns=turns).text
         turns += [{"role": "user", "content": said}, {"role": "assistant", "content": text}]
     assert turns[3]["content"].startswith(NOT_REMEMBERED) and "Biscuit" in turns[7]["content"]
+
+
+@pytest.mark.parametrize(
+    ("message", "answers"),
+    [
+        ("where do I live and what does my sister do?", ["Oslo", "You said: “my sister lena is a vet.”"]),
+        ("What is my sister's job? Where do I live?", ["You said: “my sister lena is a vet.”", "Oslo"]),
+        ("What is my cat called and where do I live?", ["Biscuit", "Oslo"]),
+    ],
+)
+def test_each_of_several_questions_is_answered(memory: Memory, ada: str, message: str, answers: list[str]) -> None:
+    memory.chat("my sister lena is a vet", user_id=ada)
+    heard: list[str] = []
+    reply = memory.within(user_id=ada).chat(message, on_text=heard.append)
+    lines = [line for line in reply.text.splitlines() if WAY_OUT not in line]
+    assert len(lines) == len(answers) and all(map(str.startswith, lines, answers))
+    assert "".join(heard) == reply.text and not reply.remembered

@@ -187,10 +187,12 @@ class MemReader:
         return tuple(found) if more or first.intent not in ("remember", "correct") else (self._whole(first, text),)
 
     def _whole(self, asked: Asked, text: str) -> Asked:
-        """What is told with all that is said of it, "my car is red, reg AB12 CDE", and with sentences before it that
-        tell something; a question is none."""
+        """What is told, all that is said of it too, and what the sentences before it tell; a question is none."""
         if not asked.what or asked.what not in text:
             return asked
+        *first, last = (sentence[0] for sentence in wordings.SENTENCE.finditer(asked.what))
+        if first and last.endswith(("?", "？")) and wordings.ADDS_NOTHING.fullmatch(last):  # "Can you remember that?"
+            asked = asked.model_copy(update={"what": asked.what.removesuffix(last).rstrip()})
         before, after = text.split(asked.what, 1)
         if text.endswith(("?", "？")) and not (wordings.WORD.search(before) or wordings.WORD.search(after)):
             return Asked(intent="recall", what=text)
@@ -208,7 +210,7 @@ class MemReader:
         if text.endswith(("?", "？")) or not (over or asked.intent == "talk" or asked.doubted == "correct"):
             return False
         stated = self.stated(text, USER, day) if self._statement_tagger else []
-        sure = any(one.facts for one in stated)
+        sure = any(one.facts for one in stated) or bool(wordings.HOLDS.match(text))
         return sure or (asked.doubted != "correct" and bool(stated or self.facts(text)))
 
     def _asked_within(self, text: str, turns: Sequence[Mapping[str, object]], today: date) -> Asked | None:

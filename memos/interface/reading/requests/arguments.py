@@ -15,7 +15,15 @@ from typing import Protocol, cast
 
 from memos.interface.reading.requests import orders, references, versions, wordings
 from memos.interface.reading.requests.references import Known
-from memos.interface.reading.requests.spans import DAYS, TaggedSpan, joined, uncut, within
+from memos.interface.reading.requests.spans import (
+    DAYS,
+    TaggedSpan,
+    WholeQuestion,
+    joined,
+    questions,
+    uncut,
+    within,
+)
 from memos.interface.reading.times import times
 from memos.ops import Asked, Intent
 
@@ -177,13 +185,15 @@ def _read_parts(text: str, tagged: TaggedMessage, discourse: _Discourse, today: 
     """What each part of a message asks for; parts that ask for nothing, or withhold what they name, are left out."""
     found: list[Asked] = []
     all_slots = uncut(text, tagged.slots)
-    parts = joined(uncut(text, tagged.parts), all_slots)
+    parts = questions(text, joined(uncut(text, tagged.parts), all_slots))
     withheld = [match.end() for match in wordings.WITHHELD.finditer(text)]
     for part in parts:
-        slots = within(part, all_slots)
+        slots, whole = within(part, all_slots), isinstance(part, WholeQuestion)
+        if whole:
+            slots = [slot for slot in slots if slot.label != "what"]  # that of a part of it
         if part.label in _REMOVES and any(part.begin < end <= part.end for end in withheld):
             continue
-        if not slots and any(other.label == part.label and within(other, all_slots) for other in parts):
+        if not (slots or whole) and any(other.label == part.label and within(other, all_slots) for other in parts):
             continue  # goes with the part that says what
         asked = _asked(_RequestPart(text, part, slots, discourse, tuple(found), today))
         if asked.intent != "talk":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from memos.interface.reading.requests import wordings
@@ -26,8 +27,12 @@ _TELLS = pattern(
 )
 _ASKS = pattern(  # for what was said or done, not for what the memory has: "how many have I mentioned?"
     r"(?:in .+?, )?how many .*\b(?:did|have) (?:I|we)\b(?! got\b)(?!.*\byou\b)|wh(?!y)\w+ do you think\b"
-    r"|(?:(?:can|could|would) you )?(?:please )?(?:give|provide|list)(?: me)? (?:an?|the)(?: \w+)? (?:summary|overview"
-    r"|recap|order)\b(?!.*\byou\b)|would (?!you\b|it\b)",
+    r"|would (?!you\b|it\b)",
+    re.IGNORECASE,
+)
+_SUMS_UP = pattern(  # all that such a sentence names is to be summed up
+    r"(?:(?:can|could|would) you )?(?:please )?(?:give|provide|list)(?: me)? (?:an?|the)(?: \w+)? (?:summary|overview"
+    r"|recap|order)\b(?!.*\byou\b)",
     re.IGNORECASE,
 )
 
@@ -51,6 +56,8 @@ def told_and_asked(text: str, tagged: TaggedMessage) -> tuple[str, str]:
         words, (begin, end) = match[0].strip(), match.span()
         if words.endswith(("?", "？")) or any(part.begin < end and begin < part.end for part in asking):
             asked.append(words)
+        elif asked and wordings.OF_REPLY.match(words):
+            continue
         elif any(part.begin < end and begin < part.end for part in telling):
             told.append(words)
     return " ".join(told), " ".join(asked)
@@ -64,7 +71,9 @@ def _is_meant(part: TaggedSpan, text: str, addressed: float) -> bool:
         return True
     # "scrapped the idea of ...": an order opens with no such verb, nor as such a question
     tells = _TELLS.match(text, part.begin) or _ASKS.match(text, part.begin, part.end)
-    return not tells and _odds(addressed) + SURENESS * _odds(part.sure) > MEANT
+    sentences = (sentence for sentence in wordings.SENTENCE.finditer(text) if sentence.end() > part.begin)
+    sums_up = any(_SUMS_UP.match(sentence[0]) for sentence in islice(sentences, 1))
+    return not (tells or sums_up) and _odds(addressed) + SURENESS * _odds(part.sure) > MEANT
 
 
 def _odds(p: float) -> float:

@@ -32,6 +32,11 @@ class _ChangedSpan:
     sure: float
 
 
+@dataclass(frozen=True)
+class WholeQuestion(_ChangedSpan):
+    """A sentence that asks one thing, whichever parts a tagger sees in it."""
+
+
 def within(part: TaggedSpan, slots: Iterable[TaggedSpan]) -> list[TaggedSpan]:
     return [slot for slot in slots if part.begin <= slot.begin and slot.end <= part.end]
 
@@ -60,3 +65,33 @@ def joined(parts: Sequence[TaggedSpan], slots: Sequence[TaggedSpan]) -> list[Tag
         else:
             out.append(part)
     return out
+
+
+def questions(text: str, parts: Sequence[TaggedSpan]) -> list[TaggedSpan]:
+    """The parts; a sentence that ends with a question mark is one question, unless it is an order, tells something
+    first or asks twice ("where do I live and what is my cat called?"). What says how to reply to it is no part."""
+    out, asked = list[TaggedSpan](), False
+    for sentence in wordings.SENTENCE.finditer(text):
+        (begin, end), words = sentence.span(), sentence[0].strip()
+        inside = [part for part in parts if begin <= part.begin < end]
+        labels = {part.label for part in inside} - {"talk"}
+        if words.endswith(("?", "？")):
+            asked = True
+            beside = not labels and {part.label for part in parts} == {"remember"} and wordings.ASKS_MORE.match(words)
+            if beside and out:  # what is told ends before it
+                told = out[-1]
+                out[-1] = _ChangedSpan(told.label, told.begin, min(told.end, begin), told.sure)
+            if beside or (labels and labels <= {"recall", "remember"} and _is_one(text, begin, inside)):
+                inside = [WholeQuestion("recall", begin, end, min((part.sure for part in inside), default=1.0))]
+        elif asked and labels == {"remember"} and wordings.OF_REPLY.match(words):
+            inside = []
+        out += inside
+    return out
+
+
+def _is_one(text: str, begin: int, parts: Sequence[TaggedSpan]) -> bool:
+    """True if a question, which begins there, supposes something, or has parts that ask nothing by themselves."""
+    if wordings.SUPPOSES.match(text, begin):
+        return True
+    asking = [part for part in parts if part.label == "recall"]
+    return len(asking) > 1 and not all(wordings.ASKS_ITSELF.match(text, part.begin) for part in asking)

@@ -154,3 +154,25 @@ ASIDE = pattern(  # before what a description is about
     rf"|(?:the (?:thing|bit|part) )?(?:what(?:ever)?|that) {_SAID}(?: (?:you|u))?(?: about| of| on)?|(?:what(?:ever)?) (?:you|u) (?:have|know|remember)(?: (?:on|about|of))?|that i(?: ever)? (?:said|told (?:you|u)) (?:that )?|about) ",
     re.IGNORECASE,
 )
+ASKS_ITSELF = pattern(  # what opens a question: "when did I", and not "when I did"
+    r"\s*(?:(?:and|or|but|then|also|so|oh|hey|please|ok(?:ay)?),? )*(?:(?:who|whose|whom|what|which|where|how|why)(?:['’]?s)?|when(?:['’]s| (?:do|does|did|is|are|am|was|were|will|can|should|have|has))|do|does|did|is|are|am|was|were|can|could|will|would|should|have|has|tell me)\b|\s*[\u3400-\u9fff]",
+    re.IGNORECASE,
+)
+SUPPOSES = pattern(  # "if I draw a card, what are the odds?"
+    r"(?:if|suppose|supposing|assuming|imagine|let['’]?s say|假如|如果|要是)(?![\w])|(?:假如|如果|要是)", re.IGNORECASE
+)
+ASKS_MORE = pattern(  # beside what is told: "I start drafting my essay. Can you suggest some tools?"
+    rf"(?!.*\b(?:{_KEEPS}|add|put|update|change|fix|delete|remove|set|do (?:it|that|this))\b)(?:[\w'’-]+,? ){{4,}}.*[?？]$",
+    re.IGNORECASE | re.DOTALL,
+)
+OF_REPLY = pattern(  # how to reply to what was asked before it, and to nothing else
+    r"(?!.*\b(?:always|never|from now on|in (?:the )?future|whenever|every time|each time)\b)(?:(?:please|and|but),? )*(?:(?:only|just) )?(?:mention|list|name|give|show|answer|reply|respond|include|exclude|limit|explain|describe|summari[sz]e|keep (?:it|your)|be (?:brief|concise|specific|short|precise))\b",
+    re.IGNORECASE | re.DOTALL,
+)
+SEVERAL = pattern(  # between two questions: "where do I live and what's my dog called?"
+    r"(?<=[?？])\s*(?=[^\s?？][^?？]*[?？])|,? and (?=(?:(?:who|what|where|how|why|when)(?:['’]s| (?:do|does|did|is|are|am|was|were))|what (?:\w+ )(?:do|does|did|is|are|was|were)) (?:i|we|you|he|she|they|it|my|our|his|her|their|the)\b)",
+    re.IGNORECASE,
+)
+HOLDS = pattern(
+    r"(?:(?:please|and|so|ok(?:ay)?),? )*(?:always|never) (?!mind\b|ever\b)\w+ \w", re.IGNORECASE
+)  # from now on

@@ -317,7 +317,7 @@ def test_a_call_names_each_argument_for_the_doors(name: str) -> None:
 def test_what_is_left_out_of_the_api_is_for_those_who_run_the_kernel() -> None:
     other_names = {"get_all", "provenance", "forget"}
     files_and_models = {
-        *("ask", "parity", "rewind", "keep", "conflicts", "audit_memory", "diff", "memories", "turns", "cubes"),
+        *("ask", "rewind", "keep", "conflicts", "audit_memory", "diff", "memories", "turns", "cubes"),
         *("gate", "export_adapter", "plan", "segments", "tiers", "dump", "load", "origins"),
         *("known_origins", "install", "subscribe", "update_packs", "remove_pack", "installed", "forget_user"),
         *("credit", "lineage", "publish", "withdraw", "trusted", "untrust"),

@@ -629,3 +629,59 @@ def test_what_is_over_is_told_and_no_order_to_forget(text: str) -> None:
 )
 def test_a_day_of_the_month_is_of_the_month_that_was_named(text: str, when: str) -> None:
     assert [arguments["when"] for _, arguments in asked(text)] == [when]
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        (text, [text])
+        for text in (
+            "How many days passed between when I planned the peer review and when I completed the final code review?",
+            "How many days were there between the end of my first sprint and the deadline for analytics in sprint 2?",
+            "If I draw a card from a deck and then draw another without putting it back, what are the chances of both?",
+            "Can you provide a comprehensive summary of how my budget tracker has progressed, with the key features "
+            "implemented, the development timeline, and documentation efforts?",
+            "What steps did I plan to take to prepare for and follow up on my meeting with my mentor?",
+        )
+    ]
+    + [
+        ("where do I live and what does my sister do?", ["where do I live", "what does my sister do?"]),
+        (
+            "Can you list the order in which I brought up my sneakers in our chats? Mention ONLY and ONLY four items.",
+            ["Can you list the order in which I brought up my sneakers in our chats?"],
+        ),
+    ],
+)
+def test_a_sentence_that_asks_is_one_question_unless_it_asks_twice(text: str, asks: list[str]) -> None:
+    read = reader.read_request(text)
+    assert [one.intent for one in read] == ["recall"] * len(asks)
+    assert len(asks) == 1 or [one.what for one in read] == asks
+
+
+@pytest.mark.parametrize(
+    ("text", "told", "question"),
+    [
+        ("I'm planning my reading list. Can you suggest some books for me?", "I'm planning my reading list", True),
+        (
+            "I start my new job on monday. can you suggest something to wear for it?",
+            "I start my new job on monday",
+            True,
+        ),
+        ("I'm vegan now. What can I cook for dinner tonight?", "I'm vegan now", True),
+        ("my dog is called Rex. Can you remember that?", "my dog is called Rex.", False),
+        ("My sister lives in Oslo. could you keep that in mind?", "My sister lives in Oslo.", False),
+        ("我对花生过敏。你能记住吗？", "我对花生过敏。", False),
+    ],
+)
+def test_what_is_told_before_a_question_is_told_and_the_question_asked(text: str, told: str, question: bool) -> None:
+    [first, *more] = reader.read_request(text)
+    assert (first.intent, first.what, [one.intent for one in more]) == ("remember", told, ["recall"] * question)
+
+
+def test_how_to_reply_is_remembered_where_it_always_holds() -> None:
+    for text, intent in (
+        ("Always answer briefly please", "remember"),
+        ("What tea do I like? Answer briefly.", "recall"),
+    ):
+        whole = MemReader(TextTagger(), TextTagger(STATEMENTS))
+        assert [one.intent for one in whole.read_request(text)] == [intent]
