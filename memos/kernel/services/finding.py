@@ -170,8 +170,8 @@ class Finding(Service):
 
     def near(self, caller: Caller, op: Recall, admission: Admission, most: int) -> tuple[MemCube, ...]:
         """At most so many of those found that speak of what is asked, state the fact that is asked for, have replaced
-        what does, or held before one of these at the time that is asked of. One that ends with a question is followed
-        by what somebody replied to it."""
+        what does, or held before one of these at the time that is asked of; for an overview twice as many, oldest
+        first. One that ends with a question is followed by what somebody replied to it."""
         least = 0.0 if language(op.question) == "en" else SHARED  # any two texts are near in a language beside English
         near = {
             cube.id
@@ -186,7 +186,9 @@ class Finding(Service):
             near |= {id for (id, _), nearness in zip(told, alike, strict=True) if nearness >= NEAR}
         last = [cube for cube, _ in admission.found if cube.id in near] if op.wants.held else []
         near |= {one.id for cube in last for one in self._replaced(caller, cube, *(op.wants.held or ()))}
-        spoken = [cube for cube, _ in admission.found if cube.id in near][:most]
+        spoken = [cube for cube, _ in admission.found if cube.id in near][: 2 * most if op.wants.overview else most]
+        if op.wants.overview:  # how things went
+            spoken.sort(key=lambda cube: cube.order)
         turns = self._access.view(caller, (frozenset([EPISODE]), None, None))
         replies = self._operator().replies((cube.id for cube in spoken), turns)
         others = self._governance.visible(caller, self._vault.at(replies.values()))
