@@ -105,8 +105,7 @@ class MemReader:
         return episode(turn, "turns", tuple(self._spoken(turn, "turns")))
 
     def stated(self, words: str, speaker: str, day: date) -> list[TaggedStatement]:
-        """What somebody's words state, of whom and of when; day: that on which they were said. TypeError without a
-        tagger."""
+        """What somebody's words state, of whom and when. day: of saying them. TypeError without a tagger."""
         return tagged.read(words, speaker, day, _given(self._statement_tagger))
 
     def ends(self, earlier: str, later: str, alike: float, speaker: str, day: date, shares_words: bool = True) -> bool:
@@ -132,8 +131,7 @@ class MemReader:
         return self.statement(text, speaker if _FIRST_PERSON.search(text) else "")
 
     def read_turns(self, turns: Iterable[dict[str, object]], origin: str) -> list[Add | Correct]:
-        """One operation per statement worth keeping in turns of {role or speaker, content, time?}, and per call of a
-        tool among them."""
+        """One operation per statement worth keeping in turns of {role or speaker, content, time?}, or tool call."""
         return [op for part in _conversation(turns, origin) for op in self._part(part, origin)]
 
     def read_message(self, text: str) -> list[Add | Correct]:
@@ -148,8 +146,8 @@ class MemReader:
     def read_request(
         self, text: str, turns: Sequence[Mapping[str, object]] = (), today: date | None = None
     ) -> tuple[Asked, ...]:
-        """What a message asks for, one after the other, in its words. turns: what was said before it. today: the day of
-        the message, against which times resolve; by default this one. Raises InputError; TypeError without a tagger."""
+        """What a message asks for, in its words. turns: what was said before it. today: its day, against which times
+        resolve; by default this one. Raises InputError; TypeError without a tagger."""
         if self._tagger is None:
             raise TypeError("a reader without a tagger reads no requests: give MemReader a tagger")
         _require_words(text)
@@ -184,7 +182,9 @@ class MemReader:
             return (Asked(intent="recall", what=text),)
         if not more and first.intent == "recall" and wordings.REMINDS.match(text):
             return (Asked(intent="remember", what=text, when=first.when),)
-        return tuple(found) if more or first.intent not in ("remember", "correct") else (self._whole(first, text),)
+        meant = [one for one in found if one.intent != "forget" or wordings.GETS_RID.search(text)]
+        is_one = not more and first.intent in ("remember", "correct")
+        return (self._whole(first, text),) if is_one else tuple(meant) or (Asked(intent="talk"),)
 
     def _whole(self, asked: Asked, text: str) -> Asked:
         """What is told, all that is said of it too, and what the sentences before it tell; a question is none."""

@@ -10,7 +10,10 @@ from memos.lazy import pattern
 
 FIRST = pattern(r"\b(?:I|me|my|mine|myself|I['’]\w+|we|us|our|ours)\b|(?<!\w)i(?=['’ ])|我|咱|俺|自己", re.IGNORECASE)
 SPEAKER = pattern(r"I|我", re.IGNORECASE)
-SENTENCE = pattern(r"\S.*?(?:[.!?。！？…]+(?=\s|$|[\u4e00-\u9fff])|$)", re.DOTALL)
+SENTENCE = pattern(  # "Dr. Seuss" is within one
+    r"\S.*?(?:(?<!\bDr)(?<!\bMr)(?<!\bMs)(?<!\bSt)(?<!\bMrs)(?<!\bvs)[.!?。！？…]+(?=\s|$|[\u4e00-\u9fff])|$)",
+    re.DOTALL,
+)
 WORD = pattern(r"[^\W\d_]")
 TO_ME = pattern(r"\b(?:remind|tell|show|give|let) (?:me|us)\b", re.IGNORECASE)
 POINTS = pattern(
@@ -110,7 +113,7 @@ OF_MESSAGE = pattern(  # in a sentence that is about what is to be remembered, a
     re.IGNORECASE,
 )
 GETS_RID = pattern(  # words without which nothing is told to go
-    r"\b(?:delet|eras|forg[eo]t|remov|wip(?:e|ing)|scrub|clear|scrap|drop|los[et]|unsav|strik|scratch|rid\b|tak(?:e|ing)\b|never ?mind|purg|bin\b|trash|dump|throw|toss|cross|redact|expunge|let go|get it out|clean|shred|discard|destroy|undo|(?:don['’]?t|do not|no longer|not|stop|never|rather you)\b.*\b(?:keep|keeping|sav|stor|remember|know|have|need|hold|hang|retain|mention|bring)|disappear|nuke|kill|go away|gone|get lost|out of (?:your|the)|blank|hide|ditch|cancel (?:that|it|my (?:memory|note)))"
+    r"\b(?:delet|eras|forg[eo]t|remov|wip(?:e|ing)|scrub|clear|scrap|drop|los[et]|unsav|strik|scratch|rid\b|tak(?:e|ing)\b|never ?mind|purg|bin\b|trash|dump|throw|toss|cross|redact|expunge|let go|get it out|clean|shred|discard|destroy|undo|(?:don['’]?t|do not|no longer|not|stop|never|rather you)\b.*\b(?:keep|keeping|sav|stor|remember|know|have|need|hold|hang|retain|mention|bring)|disappear|nuke|kill|(?:can|may|must|should) go[.! ]*$|go away|gone|get lost|out of (?:your|the)|blank|hide|ditch|cancel (?:that|it|my (?:memory|note)))"
     r"|[删忘抹清销撤扔掉]|别[再记留存提保]|不[要用必留]|剔除|去掉|移除|丢",
     re.IGNORECASE,
 )

@@ -685,3 +685,8 @@ def test_how_to_reply_is_remembered_where_it_always_holds() -> None:
     ):
         whole = MemReader(TextTagger(), TextTagger(STATEMENTS))
         assert [one.intent for one in whole.read_request(text)] == [intent]
+
+
+def test_what_names_no_way_to_go_is_no_order_to_forget() -> None:
+    text = "Woohoo, Maria! Super pumped for your next adventure and for putting your positivity out there. Keep it up!"
+    assert "forget" not in [intent for intent, _ in asked(text)]
