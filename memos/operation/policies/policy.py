@@ -143,6 +143,16 @@ def best_first(hits: Ranked) -> list[tuple[MemCube, float]]:
     return sorted(hits, key=lambda hit: (-hit[1], hit[0].order))
 
 
+def as_one(cubes: Sequence[MemCube], need: Callable[[MemCube], int], room: int) -> list[Segment]:
+    """The first of these that fit together, as one group in canonical order; what does not fit is passed over."""
+    taken = list[MemCube]()
+    for cube in cubes:
+        if (tokens := need(cube)) <= room:
+            room -= tokens
+            taken.append(cube)
+    return [Segment("", tuple(sorted(taken, key=lambda c: c.order)))] if taken else []
+
+
 POLICIES: Registry[Callable[[Config], Policy]] = Registry("memos.policies", "policy")  # makers, by name
 
 # Words of scripts with spaces are stemmed and function words left out. Chinese, Japanese and Korean have no spaces:

@@ -26,8 +26,8 @@ from typing import Generic, Protocol, TypeVar
 from pydantic import AwareDatetime, BaseModel, Field
 
 from memos.cube import Form, Frozen, MemCube
-from memos.operation.policies.policy import Floats, Ranked, Reads, Scores, Segment, Signals
-from memos.plugins.curators.signals import CuratorSignals, Recalled, SignalSource, as_one
+from memos.operation.policies.policy import Floats, Ranked, Reads, Scores, Segment, Signals, as_one
+from memos.plugins.curators.signals import CuratorSignals, Recalled, SignalSource
 
 CURATOR = "curator:"  # origin of what one makes, before the name of the system
 M = TypeVar("M", bound=BaseModel)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from memos.cube import MemCube
-from memos.operation.policies.policy import Floats, Segment, Signals
+from memos.operation.policies.policy import Floats, Signals
 
 DAY_S = 86_400.0
 
@@ -119,13 +119,3 @@ class CuratorSignals:
     def tagged(self, tag: str) -> Floats:
         """1 where it has the tag."""
         return np.array([tag in cube.header.tags for cube in self.memories], np.float32)
-
-
-def as_one(cubes: Sequence[MemCube], need: Callable[[MemCube], int], room: int) -> list[Segment]:
-    """The first of these that fit together, as one group in canonical order; what does not fit is passed over."""
-    taken = list[MemCube]()
-    for cube in cubes:
-        if (tokens := need(cube)) <= room:
-            room -= tokens
-            taken.append(cube)
-    return [Segment("", tuple(sorted(taken, key=lambda c: c.order)))] if taken else []

@@ -8,8 +8,7 @@ from datetime import datetime
 
 from memos.config import Config
 from memos.cube import Form, MemCube
-from memos.operation.policies.policy import Ranked, Reads, Score, Segment, best_first
-from memos.plugins.curators.signals import as_one
+from memos.operation.policies.policy import Ranked, Reads, Score, Segment, as_one, best_first
 
 Heat = Callable[[Sequence[MemCube], datetime], float]
 

@@ -29,8 +29,8 @@ import numpy as np
 
 from memos.config import Config, MemoryOSConfig
 from memos.cube import Form, MemCube
-from memos.operation.policies.policy import Floats, Ranked, Reads, Segment, Signals, asks, terms
-from memos.plugins.curators.signals import Recalled, as_one
+from memos.operation.policies.policy import Floats, Ranked, Reads, Segment, Signals, as_one, asks, terms
+from memos.plugins.curators.signals import Recalled
 from memos.plugins.policies.memoryos_pages import WORDS, Asked, Chain, Page, TopicSegment, direction
 from memos.plugins.policies.memoryos_profile import HIGH, Level, dimensions, level
 from memos.plugins.policies.tiers import Note
