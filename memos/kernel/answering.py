@@ -355,13 +355,12 @@ class Answering(Service):
         """One answer to all questions; of the packaged model, which reads one at a time, one to each."""
         if not self._host().in_closed_world or request.small_talk:
             return self._ask(caller, " ".join(questions), request, beside)
-        replies = list[Reply]()
-        for question in (one for some in questions for one in wordings.SEVERAL.split(some)):
-            if replies and request.on_text:
-                request.on_text("\n")
-            replies.append(self._ask(caller, question, request, beside))
+        each = [one for some in questions for one in wordings.SEVERAL.split(some)]
+        replies = [self._ask(caller, one, replace(request, on_text=None), beside) for one in each]
+        text = quoting.joined([reply.text for reply in replies])
+        if request.on_text:
+            request.on_text(text)
         cubes = {cube.id: cube for reply in replies for cube in reply.admission.cubes}
-        text = "\n".join(dict.fromkeys(reply.text for reply in replies))
         return replace(replies[-1], text=text, admission=replace(replies[-1].admission, cubes=tuple(cubes.values())))
 
     def explain(self, caller: Caller, question: str, *, answer: str | None = None, via: Via = "auto") -> Explanation:

@@ -62,6 +62,12 @@ def quoted(question: str, cubes: Sequence[MemCube], way_out: str) -> str:
     return "\n".join([*lines, way_out] if way_out else lines)
 
 
+def joined(replies: Sequence[str]) -> str:
+    """The replies to several questions as one; that nothing answers is said where that is so of all."""
+    first, *others = sorted(dict.fromkeys(replies), key=lambda reply: reply.startswith(NOT_REMEMBERED))
+    return "\n".join([first, *filter(None, (other.removeprefix(NOT_REMEMBERED).strip() for other in others))])
+
+
 def noted(made: Sequence[MemCube]) -> str:
     """What is said to a message that asks nothing, of the memories that were made of it."""
     return "Noted: " + " ".join(cube.text for cube in made) if made else SMALL_TALK

@@ -209,3 +209,16 @@ def test_each_of_several_questions_is_answered(memory: Memory, ada: str, message
     lines = [line for line in reply.text.splitlines() if WAY_OUT not in line]
     assert len(lines) == len(answers) and all(map(str.startswith, lines, answers))
     assert "".join(heard) == reply.text and not reply.remembered
+
+
+def test_that_nothing_answers_is_said_where_it_is_so_of_all_questions(memory: Memory, ada: str) -> None:
+    text = memory.chat("What is my blood type and where do I live?", user_id=ada)["text"]
+    assert NOT_REMEMBERED not in text and "Oslo" in text
+    text = memory.chat("What is my blood type and what is my shoe size?", user_id=ada)["text"]
+    assert text.count(NOT_REMEMBERED) == 1
+
+
+def test_two_facts_of_one_sentence_without_capitals_are_both_found(memory: Memory, ada: str) -> None:
+    memory.chat("i work at tesco and my dog is called Rex", user_id=ada)
+    assert "tesco" in memory.chat("where do i work?", user_id=ada)["text"]
+    assert "Rex" in memory.chat("what's my dog called?", user_id=ada)["text"]

@@ -259,7 +259,7 @@ def _spelt(text: str, speaker: str) -> tuple[str, str, bool]:
     """Who speaks, the words in the spelling of the forms, and whether they were written without capitals."""
     if not speaker and (named := SPEAKER.match(text)) and named[1] not in NOT_NAMES:
         speaker, text = named[1], text[named.end() :]
-    lower = text.islower()
+    lower = in_small_letters(text)
     for part, spelling, usual in _SPELLING:
         text = spelling.sub(usual, text) if part in text else text
     return speaker, text, lower
@@ -399,6 +399,9 @@ def language(text: str) -> str:
     return max(counts, key=lambda tag: counts[tag])
 
 
+_SMALL_I = pattern(r"(?<![\w.])i(?=['’ ])")
+
+
 def sentences(text: str) -> list[str]:
     """The sentences and lines of a text, without the space around them."""
     return [part.strip() for part in _SENTENCE_END.split(text) if part.strip()]
@@ -406,7 +409,12 @@ def sentences(text: str) -> list[str]:
 
 def opened(words: str, text: str = "") -> str:
     """Words as they open a sentence: with a capital, unless the text that they are of is written without any."""
-    return words if (text or words).islower() else words[:1].upper() + words[1:]
+    return words if in_small_letters(text or words) else words[:1].upper() + words[1:]
+
+
+def in_small_letters(text: str) -> bool:
+    """True of a text whose names may be, too: one without capitals, or whose speaker is "i"."""
+    return text.islower() or bool(_SMALL_I.search(text))
 
 
 def require_text(text: str, where: str) -> None:

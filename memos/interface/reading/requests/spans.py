@@ -77,10 +77,11 @@ def questions(text: str, parts: Sequence[TaggedSpan]) -> list[TaggedSpan]:
         labels = {part.label for part in inside} - {"talk"}
         if words.endswith(("?", "？")):
             asked = True
-            beside = not labels and {part.label for part in parts} == {"remember"} and wordings.ASKS_MORE.match(words)
+            told = {part.label for part in parts} - {"talk"} == {"remember"} and not labels
+            beside = told and wordings.ASKS_MORE.match(words)
             if beside and out:  # what is told ends before it
-                told = out[-1]
-                out[-1] = _ChangedSpan(told.label, told.begin, min(told.end, begin), told.sure)
+                last = out[-1]
+                out[-1] = _ChangedSpan(last.label, last.begin, min(last.end, begin), last.sure)
             if beside or (labels and labels <= {"recall", "remember"} and _is_one(text, begin, inside)):
                 inside = [WholeQuestion("recall", begin, end, min((part.sure for part in inside), default=1.0))]
         elif asked and labels == {"remember"} and wordings.OF_REPLY.match(words):

@@ -20,6 +20,7 @@ from memos.interface.reading.phrasebook import (
     NOT_NAMES,
     FormMatch,
     as_object,
+    in_small_letters,
     is_all_parsed,
     language_of,
     matches,
@@ -90,7 +91,7 @@ def _english(sentence: str, speaker: str) -> tuple[list[Fact], list[str]]:
         return [], [text]
     facts, unread = list[Fact](), list[str]()
     for clause in _clauses(_joined_lists(text)):
-        if found := _clause(clause, _Voice(speaker, sentence.islower())):
+        if found := _clause(clause, _Voice(speaker, in_small_letters(sentence))):
             facts += found
         else:
             unread.append(clause)

@@ -668,6 +668,7 @@ def test_a_sentence_that_asks_is_one_question_unless_it_asks_twice(text: str, as
             True,
         ),
         ("I'm vegan now. What can I cook for dinner tonight?", "I'm vegan now", True),
+        ("I adopted a puppy. Hooray! Can you suggest some names for him?", "I adopted a puppy", True),
         ("my dog is called Rex. Can you remember that?", "my dog is called Rex.", False),
         ("My sister lives in Oslo. could you keep that in mind?", "My sister lives in Oslo.", False),
         ("我对花生过敏。你能记住吗？", "我对花生过敏。", False),
