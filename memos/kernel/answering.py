@@ -343,11 +343,12 @@ class Answering(Service):
         caller, questions = where.caller, [one.what for one in asked if one.intent == "recall"]
         done = self._pipelines.run(asked, where, meant)
         reports = [self._seeing.report(caller, one) for one in asked if one.intent == "about"]
-        told = [done.text, *reports] if asked[-1].intent != "recall" else reports
+        told = "\n".join(filter(None, [done.text, *reports] if asked[-1].intent != "recall" else reports))
+        if told and questions and request.on_text:
+            request.on_text(f"{told}\n")
         reply = self._answer_each(caller, questions, request, done.remembered) if questions else Reply("")
-        text = "\n".join(part for part in (*told, reply.text) if part)
-        reply = replace(reply, text=text, operations=tuple(asked), remembered=done.remembered)
-        return replace(reply, forgotten=done.forgotten, pipeline=done.id)
+        reply = replace(reply, text="\n".join(filter(None, (told, reply.text))), operations=tuple(asked))
+        return replace(reply, remembered=done.remembered, forgotten=done.forgotten, pipeline=done.id)
 
     def _answer_each(
         self, caller: Caller, questions: Sequence[str], request: _Request, beside: Sequence[MemCube]

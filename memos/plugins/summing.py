@@ -34,11 +34,10 @@ RETELLERS: Registry[Callable[[Sequence[MemCube], Host], str]] = Registry("memos.
 
 
 class TurnSumming(Service):
-    """What `consolidate` and the reading of turns call when they are done."""
+    """Of so many turns at a time; see `memos.kernel.access.Summing`."""
 
     def sum_up(self, caller: Caller) -> list[MemCube]:
-        """Summaries of the caller's conversations, as far as these are not yet summed up: of every so many turns, and
-        of what is left where nothing was added for as long as `reader.after_s`."""
+        """See `memos.kernel.access.Summing`."""
         operator, now, made = self._operator(), self._vault.now(), list[MemCube]()
         said, known = (self._access.view(caller, (kinds, None, None)) for kinds in (SAID, frozenset([SUMMARY])))
         summed_up = {source.id for cube in self._vault.at(operator.versions(known)) for source in cube.sources}

@@ -222,3 +222,10 @@ def test_two_facts_of_one_sentence_without_capitals_are_both_found(memory: Memor
     memory.chat("i work at tesco and my dog is called Rex", user_id=ada)
     assert "tesco" in memory.chat("where do i work?", user_id=ada)["text"]
     assert "Rex" in memory.chat("what's my dog called?", user_id=ada)["text"]
+
+
+def test_what_was_done_beside_a_question_is_heard_with_its_answer(memory: Memory, ada: str) -> None:
+    heard: list[str] = []
+    message = "Where do I live? Also remember that my boat is called Tom."
+    reply = memory.within(user_id=ada).chat(message, on_text=heard.append)
+    assert "".join(heard) == reply.text and reply.text.splitlines()[-1] == "Oslo" and "boat" in reply.text

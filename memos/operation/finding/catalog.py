@@ -355,18 +355,20 @@ class Catalog:
 
     def other_side(self, row: int) -> int:
         """The turn that a row's turn answers, or that answers it; -1 where there is none."""
-        step = self.before if self.replies[row] else self.after
-        other = int(step[row])
-        while other >= 0 and self.turn[other] == self.turn[row]:
-            other = int(step[other])
+        other = self._beside(row, self.before if self.replies[row] else self.after)
         return int(self.turn[other]) if other >= 0 and self.replies[other] != self.replies[row] else -1
 
     def reply(self, row: int) -> int:
         """What was said right after a question, by somebody else; -1 where there is nothing."""
-        other = int(self.after[row]) if self.asks[row] else -1
-        while other >= 0 and self.turn[other] == self.turn[row]:
-            other = int(self.after[other])
+        other = self._beside(row, self.after) if self.asks[row] else -1
         return other if other >= 0 and self._speaker.all[other] != self._speaker.all[row] else -1
+
+    def _beside(self, row: int, step: Rows) -> int:
+        """The first row of another turn, step by step; -1 where there is none."""
+        other = int(step[row])
+        while other >= 0 and self.turn[other] == self.turn[row]:
+            other = int(step[other])
+        return other
 
     def allowed(self, view: View) -> Mask:
         """[rows]: those that a search may look at."""

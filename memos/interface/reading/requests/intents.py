@@ -21,6 +21,7 @@ from memos.interface.reading.phrasebook import (
     parse_question,
     sentences,
 )
+from memos.interface.reading.requests import wordings
 from memos.interface.reading.statements.statements import attribute_in, read
 from memos.interface.reading.times import times
 from memos.lazy import pattern
@@ -68,11 +69,7 @@ _NOTHING = pattern(r"(?:it|that|this|about it|about that)?[.!。！\s]*", re.IGN
 
 _JOINED = pattern(r"(?:(?:and|but|so|also|then|oh|please|ok(?:ay)?),? )+|(?:另外|还有|对了|然后)[，,]?", re.IGNORECASE)
 
-_QUESTION_WORDS = pattern(
-    r"(?:who|whose|whom|what|which|where|how|why|do|does|did|is|are|am|was|were|can|could|will|would|should|have|has"
-    r"|when (?:do|does|did|is|are|am|was|were|will)|tell me|do you know)\b",
-    re.IGNORECASE,
-)
+_QUESTION_WORDS = pattern(rf"(?:{wordings.QUESTION_WORDS}|tell me|do you know)\b", re.IGNORECASE)
 
 # Of sentences without a fact: what opens a reaction, and what makes it talk between two people.
 _REACTION = pattern(

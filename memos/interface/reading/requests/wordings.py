@@ -157,8 +157,9 @@ ASIDE = pattern(  # before what a description is about
     rf"|(?:the (?:thing|bit|part) )?(?:what(?:ever)?|that) {_SAID}(?: (?:you|u))?(?: about| of| on)?|(?:what(?:ever)?) (?:you|u) (?:have|know|remember)(?: (?:on|about|of))?|that i(?: ever)? (?:said|told (?:you|u)) (?:that )?|about) ",
     re.IGNORECASE,
 )
+QUESTION_WORDS = r"who|whose|whom|what|which|where|how|why|do|does|did|is|are|am|was|were|can|could|will|would|should|have|has|when (?:do|does|did|is|are|am|was|were|will)"
 ASKS_ITSELF = pattern(  # what opens a question: "when did I", and not "when I did"
-    r"\s*(?:(?:and|or|but|then|also|so|oh|hey|please|ok(?:ay)?),? )*(?:(?:who|whose|whom|what|which|where|how|why)(?:['’]?s)?|when(?:['’]s| (?:do|does|did|is|are|am|was|were|will|can|should|have|has))|do|does|did|is|are|am|was|were|can|could|will|would|should|have|has|tell me)\b|\s*[\u3400-\u9fff]",
+    rf"\s*(?:(?:and|or|but|then|also|so|oh|hey|please|ok(?:ay)?),? )*(?:{QUESTION_WORDS}|(?:who|what|where|how|why)s|when(?:['’]s| (?:can|should|have|has))|tell me)\b|\s*[\u3400-\u9fff]",
     re.IGNORECASE,
 )
 SUPPOSES = pattern(  # "if I draw a card, what are the odds?"
@@ -176,6 +177,6 @@ SEVERAL = pattern(  # between two questions: "where do I live and what's my dog 
     r"(?<=[?？])\s*(?=[^\s?？][^?？]*[?？])|,? and (?=(?:(?:who|what|where|how|why|when)(?:['’]s| (?:do|does|did|is|are|am|was|were))|what (?:\w+ )(?:do|does|did|is|are|was|were)) (?:i|we|you|he|she|they|it|my|our|his|her|their|the)\b)",
     re.IGNORECASE,
 )
-HOLDS = pattern(
+HOLDS = pattern(  # from now on
     r"(?:(?:please|and|so|ok(?:ay)?),? )*(?:always|never) (?!mind\b|ever\b)\w+ \w", re.IGNORECASE
-)  # from now on
+)
