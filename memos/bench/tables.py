@@ -166,8 +166,10 @@ def failures_table(report: dict[str, Any]) -> Table:
     return table
 
 
-def _cell(value: float | str) -> str:
+def _cell(value: float | str | None) -> str:
     match value:
+        case None:
+            return ""
         case float():
             return f"{value:,.3f}"
         case int():

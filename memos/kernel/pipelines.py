@@ -384,14 +384,12 @@ class Pipelines(Service):
                 pass
 
     def _remember(self, caller: Caller, add: Add, log: _Log) -> None:
-        with self._vault.transaction():  # what others replace meanwhile is none of this
-            before = self._vault.superseded.last()
-            memories = self._knowledge.remember([add], caller.namespace)
-            replaced = self._vault.superseded.after(before)
+        memories = self._knowledge.remember([add], caller.namespace)
         self._freshness.changed(memories)
         log.remembered += memories
-        log.undo += [("reinstate", (id,), {}) for id in replaced]  # undone when what replaced them is gone
         new = [cube for cube in memories if self._is_new(cube.id, log)]
+        replaced = self._vault.superseded.replaced(cube.id for cube in new)
+        log.undo += [("reinstate", (id,), {}) for id in replaced]  # undone when what replaced them is gone
         log.undo += [("delete", (cube.id,), {}) for cube in new]
         if new and not add.facts:
             self._keeping.read_later(new)

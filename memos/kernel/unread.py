@@ -208,10 +208,11 @@ class Unread(Service):
         found = [self._reader.of_statement(one, speaker, header.said).model_copy(update=known) for one in facts]
         near = self._near(turn)
         vectors = [vector for vector, _ in self._embedder().read([*map(said_words, near), words])] if near else []
-        ended, own = list[str](), frozenset(terms(words))
+        ended, own = list[str](), set(terms(words, query=True))
         for cube, vector in zip(near, vectors, strict=False):
             earlier, alike = said_words(cube), float(vector @ vectors[-1])
-            if self._reader.ends(earlier, words, alike, speaker, day, not own.isdisjoint(terms(earlier))):
+            before = set(terms(earlier, query=True))
+            if self._reader.ends(earlier, words, alike, speaker, day, len(own & before) / max(1, len(before))):
                 ended.append(cube.id)
         for op in found[:1]:
             self._governance.permit(Caller(turn.namespace), op)

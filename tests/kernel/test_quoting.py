@@ -184,6 +184,19 @@ def test_chinese_is_quoted_where_it_answers_and_nowhere_else(tmp_path: Path, ada
             lines = memory.chat(asked, user_id=ada)["text"].splitlines()
             assert answer in lines[0] and not any(line.startswith("You said") for line in lines[1:])
         assert memory.chat("我的狗几岁了？", user_id=ada)["text"] == NOT_REMEMBERED
+        kept = len(memory.get_all(user_id=ada)["results"])
+        for asked in ("我能不能吃海鲜", "国庆节我们有啥安排"):
+            assert memory.chat(asked, user_id=ada)["text"] == NOT_REMEMBERED
+        assert len(memory.get_all(user_id=ada)["results"]) == kept
+
+
+def test_in_a_young_store_chinese_is_found_by_the_words_that_matter(memory: Memory, ada: str) -> None:
+    said = {"2026-05-04": "养了只橘猫叫豆包", "2026-05-12": "豆包送给我表姐养了,我老过敏"}
+    for day, text in said.items():
+        memory.add([{"role": "user", "content": text, "time": f"{day}T09:00:00Z"}], user_id=ada)
+        memory.tick(user_id=ada)
+    quotes = memory.chat("豆包现在在谁那儿", user_id=ada)["text"].splitlines()
+    assert [text for line in quotes for text in said.values() if text in line] == list(said.values())
 
 
 def test_what_was_done_is_undone_also_after_a_question(memory: Memory, ada: str) -> None:

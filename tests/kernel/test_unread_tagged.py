@@ -205,6 +205,47 @@ def test_what_replaced_the_answer_answers(tmp_path: Path) -> None:
         assert all(name in memos.chat(question).text.splitlines()[0] for question, name in asked.items())
 
 
+def test_who_asks_in_the_words_of_what_was_replaced_is_told_what_replaced_it(tmp_path: Path) -> None:
+    asked = "what car do i drive?"
+    with MemOS(vault=tmp_path) as memos:
+        memos.add(told(["i drive a red fiesta", "sold the fiesta, got a wee yaris instead"]))
+        memos.tick()
+        [yaris] = [hit for hit in memos.search(asked) if "yaris" in hit.cube.text]
+        assert "yaris" in memos.chat(asked).text
+        assert yaris.cube.id in {cube.id for cube in memos.ask(asked).admission.cubes}
+        # a stranger who is shown the one and not the other finds the one by its own words, and so does everybody once
+        # the other is gone
+        memos.grant(yaris.cube.id, "bob", "reader")
+        [of_bob] = [hit for hit in memos.within("bob").search(asked) if "yaris" in hit.cube.text]
+        assert of_bob.why["tokens"] < yaris.why["tokens"] and of_bob.why["near"] < yaris.why["near"]
+        [fiesta] = [cube for cube in memos.cubes() if cube.state is State.ARCHIVED]
+        memos.delete(fiesta.id)
+        [left] = [hit for hit in memos.search(asked) if "yaris" in hit.cube.text]
+        assert left.why["tokens"] == of_bob.why["tokens"] and left.why["near"] == of_bob.why["near"]
+
+
+def test_what_is_replaced_again_and_again_is_found_by_all_of_it(tmp_path: Path) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        fiesta, yaris, tram = memos.add(told(["i drive a red fiesta", "the yaris is lovely", "so glad of the tram"]))
+        memos.search("ready")
+        alone = {hit.cube.id: hit.why["tokens"] for hit in memos.search("what car do i drive?")}
+        for old, new in ((fiesta, yaris), (yaris, tram)):
+            memos.parts.lifecycle.supersede(old.id, new.id)
+        [hit] = memos.search("what car do i drive?")
+        assert hit.cube.id == tram.id and hit.why["tokens"] == alone[fiesta.id] > alone[tram.id]
+        memos.parts.lifecycle.reinstate(yaris.id)
+        now = {hit.cube.id: hit.why["tokens"] for hit in memos.search("what car do i drive?")}
+        assert now == {yaris.id: alone[fiesta.id], tram.id: alone[tram.id]}
+
+
+def test_what_may_have_changed_an_answer_is_quoted_beside_it(tmp_path: Path) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        memos.add(told(["told Tom 2800 for the table", "Tom likes jazz", "told Tom it has to be 3200"]))
+        memos.tick()
+        quotes = memos.chat("how much is Toms table?").text.splitlines()
+        assert "2800" in quotes[0] and any("3200" in line for line in quotes[1:])
+
+
 def test_what_is_told_in_a_chat_is_read_before_it_is_acknowledged(tmp_path: Path) -> None:
     with MemOS(vault=tmp_path) as memos:
         for text in ("i live in leeds", "no longer vegan", "moved to hull!"):

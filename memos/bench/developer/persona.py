@@ -100,6 +100,7 @@ class Verdict:
     expected: Json
     got: Json
     is_first: bool = False  # of a pair: the new state, not both with their days
+    is_told: bool = False  # of a question, and of a pair: the reply of a chat has an answer, or the new state
 
 
 def people(folder: Path = PEOPLE) -> list[Person]:
@@ -115,9 +116,10 @@ def people(folder: Path = PEOPLE) -> list[Person]:
 
 def bench_persona(show: Show, chosen: Sequence[Person] | None = None, infer: bool = True) -> dict[str, Json]:
     """kept: messages that can be read back word for word. top3: the share of questions of which one of the first
-    three memories has an answer. changes_right: of pairs of which the first memory has the new state, or the three have
-    both states with their days; changes_first: the former alone. requests_right: of requests after which all holds that
-    should. infer: as of `add`, for what they say over the months. Raises InputError."""
+    three memories has an answer; told: of which a reply of `chat` has. changes: of pairs of which the first memory has
+    the new state, or the three have both states with their days; first: the former alone; told_now: of which a reply of
+    `chat` has the new state. requests: of requests after which all holds that should. None for a part that somebody
+    lacks. infer: as of `add`, for what they say over the months. Raises InputError."""
     told, verdicts = list(people() if chosen is None else chosen), list[Verdict]()
     steps = sum(len(p.messages) + len(p.questions) + len(p.changes) + len(p.requests) for p in told)
     with tempfile.TemporaryDirectory() as folder, Memory(vault=Path(folder) / "vault") as memory:
@@ -136,21 +138,24 @@ def bench_persona(show: Show, chosen: Sequence[Person] | None = None, infer: boo
     return {**_figures(verdicts), "rows": rows, "failures": failures}
 
 
-def _figures(verdicts: Sequence[Verdict]) -> dict[str, float]:
-    def right(part: Part) -> list[bool]:
-        return [verdict.is_right for verdict in verdicts if verdict.part == part]
+def _figures(verdicts: Sequence[Verdict]) -> dict[str, float | None]:
+    def judged(part: Part, what: str = "is_right") -> list[bool]:
+        return [getattr(verdict, what) for verdict in verdicts if verdict.part == part]
 
-    def share(part: Part) -> float:
-        return sum(right(part)) / max(1, len(right(part)))
+    def share(of: list[bool]) -> float | None:
+        return sum(of) / len(of) if of else None
 
     return {
-        "sentences": len(right("messages")),
-        "kept": sum(right("messages")),
-        "questions": len(right("questions")),
-        "top3": share("questions"),
-        "changes_right": share("changes"),
-        "changes_first": sum(verdict.is_first for verdict in verdicts) / max(1, len(right("changes"))),
-        "requests_right": share("requests"),
+        "sentences": len(judged("messages")),
+        "kept": sum(judged("messages")),
+        "questions": len(judged("questions")),
+        "top3": share(judged("questions")),
+        "told": share(judged("questions", "is_told")),
+        "pairs": len(judged("changes")),
+        "changes": share(judged("changes")),
+        "first": share(judged("changes", "is_first")),
+        "told_now": share(judged("changes", "is_told")),
+        "requests": share(judged("requests")),
     }
 
 
@@ -169,7 +174,8 @@ def _life(memory: Memory, person: Person, infer: bool) -> Iterator[Verdict]:
         expected = {"answer": question.answer, "messages": sources}
         is_right = any(_has(hit["memory"], question.answer) for hit in hits)
         got = {"memories": [hit["memory"] for hit in hits], "out_of_force": [t for t in sources if t not in in_force]}
-        yield Verdict(person.name, "questions", is_right, [question.ask], expected, got)
+        is_told = _has(_reply(memory, [_said(question.ask)], person.name), question.answer)
+        yield Verdict(person.name, "questions", is_right, [question.ask], expected, got, is_told=is_told)
 
 
 def _changes(memory: Memory, person: Person) -> Iterator[Verdict]:
@@ -184,7 +190,8 @@ def _changes(memory: Memory, person: Person) -> Iterator[Verdict]:
         is_right = any(states[:1]) or (any(states) and is_dated)
         told = [change.earlier, change.later, change.question]
         got = [hit["memory"] for hit in hits]
-        yield Verdict(person.name, "changes", is_right, told, change.now, got, is_first=any(states[:1]))
+        is_told = _has(_reply(memory, [_said(change.question)], user), change.now)
+        yield Verdict(person.name, "changes", is_right, told, change.now, got, any(states[:1]), is_told)
 
 
 def _requests(memory: Memory, person: Person) -> Iterator[Verdict]:
@@ -193,11 +200,11 @@ def _requests(memory: Memory, person: Person) -> Iterator[Verdict]:
         if request.partner:
             memory.add("I am new here.", user_id=request.partner)
         for text in request.said:
-            turns.append({"role": "user", "content": text})
+            turns.append(_said(text))
             memory.add(turns[-1:], user_id=user)
         memory.tick(user_id=user)
         for text in request.chat:
-            turns.append({"role": "user", "content": text})
+            turns.append(_said(text))
             reply = _reply(memory, turns, user)
             turns.append({"role": "assistant", "content": reply})
         memory.tick(user_id=user)
@@ -224,6 +231,10 @@ def _is_done(memory: Memory, user: str, request: Request, reply: str) -> bool:
         and all(any(_has(one["memory"], [word]) for one in some) for word in request.stays for some in seen)
         and all(_has(reply, [word]) for word in request.says)
     )
+
+
+def _said(text: str) -> dict[str, Json]:
+    return {"role": "user", "content": text}
 
 
 def _reply(memory: Memory, turns: list[dict[str, Json]], user: str) -> str:

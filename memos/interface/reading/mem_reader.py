@@ -108,10 +108,10 @@ class MemReader:
         """What somebody's words state, of whom and when. day: of saying them. TypeError without a tagger."""
         return tagged.read(words, speaker, day, _given(self._statement_tagger))
 
-    def ends(self, earlier: str, later: str, alike: float, speaker: str, day: date, shares_words: bool = True) -> bool:
+    def ends(self, earlier: str, later: str, alike: float, speaker: str, day: date, shared: float = 1.0) -> bool:
         """True if what somebody said does not hold any more after what the same one said later, on that day. alike:
-        cosine of the two. shares_words: any of theirs that say something."""
-        return tagged.ends(earlier, later, alike, shares_words, speaker, day, _given(self._statement_tagger))
+        cosine of the two. shared: of the earlier one's words that say something, the share that the later one has."""
+        return tagged.ends(earlier, later, alike, shared, speaker, day, _given(self._statement_tagger))
 
     def of_statement(self, stated: TaggedStatement, speaker: str, said: datetime | None = None) -> Add:
         """A statement as one to remember, with the day that it names behind its words."""
@@ -194,7 +194,7 @@ class MemReader:
         if first and last.endswith(("?", "？")) and wordings.ADDS_NOTHING.fullmatch(last):  # "Can you remember that?"
             asked = asked.model_copy(update={"what": asked.what.removesuffix(last).rstrip()})
         before, after = text.split(asked.what, 1)
-        if text.endswith(("?", "？")) and not (wordings.WORD.search(before) or wordings.WORD.search(after)):
+        if intents.is_asked(text) and not (wordings.WORD.search(before) or wordings.WORD.search(after)):
             return Asked(intent="recall", what=text)
         if asked.intent == "remember" and set(self.facts(text)) > set(self.facts(asked.what)):
             return asked.model_copy(update={"what": text})  # "Hi, I'm Tom and I live in Hull"

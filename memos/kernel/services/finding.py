@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from datetime import date
 from typing import TYPE_CHECKING
 
 from memos.cube import ANSWERING, EPISODE, SUMMARY, Fact, Form, MemCube, State, Text, in_zone
 from memos.errors import InputError
 from memos.infrastructure.host.threads import numpy_multiplies_alone
 from memos.interface.reading.phrasebook import language
-from memos.interface.reading.requests.intents import asked_now
 from memos.kernel.access import REPLAY, Limits, Service, Staged, unique
 from memos.operation.life.knowledge import said_words, stated
 from memos.operation.life.time_machine import as_of
@@ -20,7 +18,7 @@ from memos.ops import Forget, Recall, Search
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from datetime import datetime
+    from datetime import date, datetime
 
     from memos.infrastructure.vault.audit.records import Decision
     from memos.kernel.access import CuratingOf, Replaying
@@ -36,7 +34,8 @@ BY_LENGTH = 0.2  # power of its tokens that a memory's score is divided by there
 NEAR = 0.4  # mean cosine of the question's tokens with those of a memory that speaks of what is asked: of LoCoMo's
 # questions .92 of the evidence lies above, and .11 of the nearest of somebody else's conversations (docs/benchmarks.md)
 SHARED = 0.04  # of its words, those that such a memory has too, where the encoder does not know the language
-MAX_NEAR = 3  # memories that a description which fits none is compared with, or what they replaced with a question
+SHORT = 100  # characters of a message that may change an earlier one
+MAX_NEAR = 3  # memories that a description which fits none is compared with
 
 
 @dataclass(frozen=True)
@@ -169,24 +168,17 @@ class Finding(Service):
         return (self._by_use(hits) if any(hit.cube.usage.utility for hit in hits) else hits), narrowed
 
     def near(self, caller: Caller, op: Recall, admission: Admission, most: int) -> tuple[MemCube, ...]:
-        """At most so many of those found that speak of what is asked, state the fact that is asked for, have replaced
-        what does, or held before one of these at the time that is asked of; for an overview twice as many, oldest
-        first. One that ends with a question is followed by what somebody replied to it."""
-        least = 0.0 if language(op.question) == "en" else SHARED  # any two texts are near in a language beside English
-        near = {
-            cube.id
-            for cube, why in admission.found
-            if why.get("states") or (why.get("tokens", 1.0) >= NEAR and why.get("words", 1.0) >= least)
-        }
-        others = [cube for cube, _ in admission.found if cube.id not in near][:MAX_NEAR]
-        told = [(cube.id, said_words(one)) for cube in others for one in (cube, *self._replaced(caller, cube))]
-        if len(told) > len(others):
-            now = asked_now(op.question, self._vault.now().astimezone().date())
-            alike = self._operator().nearness(now, [words for _, words in told])
-            near |= {id for (id, _), nearness in zip(told, alike, strict=True) if nearness >= NEAR}
-        last = [cube for cube, _ in admission.found if cube.id in near] if op.wants.held else []
-        near |= {one.id for cube in last for one in self._replaced(caller, cube, *(op.wants.held or ()))}
-        spoken = [cube for cube, _ in admission.found if cube.id in near][: 2 * most if op.wants.overview else most]
+        """At most so many of those found that speak of what is asked, state the fact that is asked for, or held before
+        one of these at the time that is asked of, and where there is room what may have changed one of them since; for
+        an overview twice as many, oldest first. One that ends with a question is followed by what was replied to it."""
+        # any two texts are near in a language beside English
+        signal, least = ("tokens", NEAR) if language(op.question) == "en" else ("words", SHARED)
+        near = {cube.id for cube, why in admission.found if why.get("states") or why.get(signal, 1.0) >= least}
+        held = [cube for cube, _ in admission.found if cube.id in near] if op.wants.held else []
+        near |= {one.id for cube in held for one in self._replaced(caller, cube, *(op.wants.held or ()))}
+        spoken = [cube for cube, _ in admission.found if cube.id in near]
+        spoken += [c for c, _ in admission.found if c.id not in near and any(_may_change(one, c) for one in spoken)]
+        spoken = spoken[: 2 * most if op.wants.overview else most]
         if op.wants.overview:  # how things went
             spoken.sort(key=lambda cube: cube.order)
         turns = self._access.view(caller, (frozenset([EPISODE]), None, None))
@@ -196,7 +188,7 @@ class Finding(Service):
         both = (one for cube in spoken for one in (cube, said.get(replies.get(cube.id, ""))) if one)
         return tuple({one.id: one for one in both}.values())
 
-    def _replaced(self, caller: Caller, cube: MemCube, first: date = date.min, last: date = date.max) -> list[MemCube]:
+    def _replaced(self, caller: Caller, cube: MemCube, first: date, last: date) -> list[MemCube]:
         """What a memory has replaced that held at some time between two days, and what that had replaced before, the
         earliest first: whole turns, and not what was read in them."""
         ended: dict[str, datetime] = {}
@@ -270,6 +262,15 @@ class Finding(Service):
         if not cube.sources or is_said or cube.header.kind == SUMMARY:
             return [cube]
         return unique(root for source in self._vault.at(s.id for s in cube.sources) for root in self.roots(source))
+
+
+def _may_change(earlier: MemCube, later: MemCube) -> bool:
+    """True if somebody says a little on a later day that has a word in common with what they said."""
+    both = said_words(earlier), said_words(later)
+    if earlier.header.speaker != later.header.speaker or max(map(len, both)) > SHORT:
+        return False
+    words, more = (set(terms(words, query=True)) for words in both)
+    return earlier.order[0].date() < later.order[0].date() and not words.isdisjoint(more)
 
 
 def _names(text: str, name: str) -> bool:

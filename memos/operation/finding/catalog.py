@@ -26,22 +26,7 @@ from memos.operation.policies.policy import asks, standing
 AROUND = 2  # rows before and after one whose words count for it
 WINDOW_ROWS, MAX_WINDOW_ROWS = 4, 3  # how often, in the mean, a row opens a window; rows read together
 MAX_GROUP_ROWS, NEAR_ROWS = 512, 32  # of a group that is given whole; else how many on either side
-_COLUMNS = (
-    "version",
-    "asks",
-    "replies",
-    "opens",
-    "standing",
-    "turn",
-    "scope",
-    "kind",
-    "speaker",
-    "subject",
-    "said",
-    "thread",
-    "before",
-    "after",
-)
+_COLUMNS = tuple("version asks replies opens standing turn scope kind speaker subject said thread before after".split())
 _CODED = ("kind", "speaker", "subject")  # columns of codes, whose values are named so with an s
 _NAMELESS = "\0"  # before the name of a topic group that is not shown
 MAX_CACHED_VIEWS = 256

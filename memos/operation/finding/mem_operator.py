@@ -30,7 +30,7 @@ from memos.operation.finding.follower import Follower, TextEmbedder
 from memos.operation.finding.indexes import Indexes
 from memos.operation.finding.keyword_index import Matches
 from memos.operation.finding.ordering import first_of_turns, highest, places_by_score, spread, with_turns
-from memos.operation.finding.vector_index import compare_tokens, lengths_of
+from memos.operation.finding.vector_index import Coarse, compare_tokens, lengths_of
 from memos.operation.policies.policy import Score, Scores, Signals, terms
 from memos.ops import Wants
 
@@ -168,7 +168,7 @@ class MemOperator:
         compared: of the best candidates, those whose tokens are compared with the query's; 0 for none. ahead: what
         changed is read in the background, and not just by the next search. sight: of pictures that memories tell of."""
         self._embedder, self._hops, self._rerank, self._compared = embedder, hops, rerank, compared
-        self._sight = sight or (lambda query: {})
+        self._sight, self._vectors = sight or (lambda query: {}), vault.vectors
         self._guard, self._follower = vault.guard, Follower(vault, embedder, states, exact_ms, ahead)
         self._lock = self._follower.lock
         self.refresh, self.refresh_soon = self._follower.refresh, self._follower.refresh_soon
@@ -221,9 +221,14 @@ class MemOperator:
             rows = rows[best]
             texts = [indexes.texts[row] for row in rows] if self._rerank else []
             of_rows = indexes.tokens.of(rows.tolist()) if self._compared else []
+            own = indexes.catalog.owned(view.owner)[rows]
+            ids = [indexes.catalog.ids[row] if mine else "" for row, mine in zip(rows.tolist(), own, strict=True)]
         answers = self._rerank(query, texts) if self._rerank else np.zeros(len(rows), np.float32)
-        compared = compare_tokens(tokens, of_rows) if self._compared else signals.tokens[best]
-        signals = signals.at(best, answers=answers, tokens=compared)
+        near, compared = signals.near[best], signals.tokens[best]
+        if self._compared:
+            before = self._replaced(ids, vector, tokens)
+            near, compared = np.maximum([near, compare_tokens(tokens, of_rows)], before)
+        signals = signals.at(best, answers=answers, near=near, tokens=compared)
         scores = score(signals)
         best = places_by_score(scores, rows)
         with self._lock:  # its rows stay where they are, whatever has been dropped meanwhile
@@ -237,11 +242,14 @@ class MemOperator:
             ids = [catalog.ids[row] for row in rows[best].tolist()]
         return list(map(FoundMemory, ids, scores[best].tolist(), signals.by_name(best)))
 
-    def nearness(self, query: str, texts: Sequence[str]) -> list[float]:
-        """Of texts that need not be in view, as `tokens` of what is found."""
-        (_, asked), *read = self._embedder.read([query, *texts])
-        each = [tokens if len(tokens) else np.zeros((1, self._embedder.dim), np.int8) for _, tokens in read]
-        return list(map(float, compare_tokens(asked, [(tokens, lengths_of(tokens)) for tokens in each])))
+    def _replaced(self, ids: Sequence[str], vector: Floats, tokens: Coarse) -> Floats:
+        """[2, ids]: how near a query is to what each has replaced, as a whole and by its tokens; who asks in the words
+        of what held before is told what holds now."""
+        found = np.full((2, len(ids)), -1, np.float32)
+        for id, gone, read in self._vectors.of_replaced(self._embedder.name, ids):
+            alike = gone @ vector, compare_tokens(tokens, [(read, lengths_of(read))])[0]
+            found[:, ids.index(id)] = np.maximum(found[:, ids.index(id)], alike)
+        return found
 
     def in_view(self, view: View, *, afresh: bool = True) -> tuple[int, int]:
         """How many memories there are in view, and in all. afresh: False for as many as the last search looked at."""

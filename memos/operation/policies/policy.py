@@ -171,6 +171,11 @@ STOP = frozenset(
     their theirs them themselves then there these they this those through to too under until up ve very was we were
     what when where which while who whom whose why will with would you your yours yourself yourselves""".split()
 )
+# the same of Chinese, where a query is cut at them: of characters on either side there is no term
+_HAN_STOP = pattern(
+    r"什么(?:时候)?|时候|怎么样?|为[啥何]?|多少|现在|以前|之前|[我你您他她它咱俺]们?|哪[里儿些个位家年天]?|[谁啥咋几的得地了着过吗呢吧啊呀嘛么]"
+    r"|[是在有和跟与就都还也很太最会要能可把被对给从到叫]|[这那][个些里儿边]?|没有?|不是?|一[个下些]|请问?|记得|告诉|知道"
+)
 PREFERENCE = 0.3  # as a share of an instruction
 _INSTRUCTS = pattern(
     r"(?:^|[.!?]\s+)(?:please |also,? )?(?:always|never|from now on|going forward|in future|every time i"
@@ -196,8 +201,9 @@ def terms(text: str, query: bool = False) -> list[str]:
     found: list[str] = []
     for run in _RUN.findall(unicodedata.normalize("NFKC", text).casefold()):
         if _HAN_FIRST.match(run):
-            pairs = [run[i : i + 2] for i in range(len(run) - 1)]
-            found += pairs if query and pairs else [*pairs, *run]
+            for part in _HAN_STOP.split(run) if query else [run]:
+                pairs = [part[i : i + 2] for i in range(len(part) - 1)]
+                found += pairs if query and pairs else [*pairs, *part]
         elif run not in STOP:
             found.append(_stem(run))
     return found

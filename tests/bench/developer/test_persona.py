@@ -25,7 +25,7 @@ WALT: dict[str, Any] = {
         {"ask": "how many maples did I tap", "answer": ["not said"], "messages": [2]},
     ],
     "changes": [
-        {"earlier": "I live in Keene.", "later": "I live in Putney now.", "question": "where am I", "now": ["putney"]}
+        {"earlier": "I live in Rye.", "later": "I live in Putney now.", "question": "my home town?", "now": ["putney"]}
     ],
     "requests": [
         {"said": ["bees are in the barn"], "chat": ["Delete where the bees are."], "gone": ["barn"], "stays": []},
@@ -40,7 +40,9 @@ def show(what: str, done: int, of: int) -> None:
 
 def test_what_should_be_found_was_said_and_what_changes_was_not_said_before() -> None:
     every = people()
-    assert [person.name for person in every] == ["aoife", "walt", "yifan"]
+    assert [person.name for person in every] == ["aoife", "strangers", "walt", "yifan"]
+    strangers = every.pop(1)
+    assert len(strangers.changes) == 60 and not strangers.messages
     for person in every:
         assert [len(part) for part in (person.messages, person.questions, person.changes, person.requests)] == [
             60, 25, 20, 15,
@@ -50,7 +52,7 @@ def test_what_should_be_found_was_said_and_what_changes_was_not_said_before() ->
         for question in person.questions:
             for n in question.messages:
                 assert any(word in person.messages[n].text.casefold() for word in question.answer), question
-        for change in person.changes:
+        for change in (*person.changes, *strangers.changes):
             assert any(word in change.later.casefold() for word in change.now), change
             assert not any(word in change.earlier.casefold() for word in change.now), change
         for request in person.requests:
@@ -62,7 +64,11 @@ def test_what_should_be_found_was_said_and_what_changes_was_not_said_before() ->
 def test_each_part_is_judged_and_what_came_out_wrong_is_told() -> None:
     report = bench_persona(show, [Person.model_validate(WALT)])
     assert (report["sentences"], report["kept"], report["questions"], report["top3"]) == (2, 2, 2, 0.5)
-    assert (report["changes_right"], report["requests_right"]) == (1.0, 0.5)
+    assert (report["changes"], report["requests"]) == (1.0, 0.5)
+    assert (report["told"], report["told_now"]) == (0.5, 1.0)
+    assert (
+        bench_persona(show, [Person(name="nobody", messages={}, questions=(), changes=(), requests=())])["top3"] is None
+    )
     assert [(failure["part"], failure["message"][-1]) for failure in report["failures"]] == [
         ("questions", "how many maples did I tap"),
         ("requests", "hello"),
@@ -84,4 +90,4 @@ def test_nothing_that_three_people_say_is_lost(tmp_path: Path) -> None:
     assert ran.exit_code == 0, ran.output
     report = json.loads((tmp_path / "report.json").read_text())
     assert (report["bench"], report["sentences"], report["kept"], report["questions"]) == ("persona", 180, 180, 75)
-    assert [row["people"] for row in report["rows"]] == ["all", "aoife", "walt", "yifan"]
+    assert [row["people"] for row in report["rows"]] == ["all", "aoife", "strangers", "walt", "yifan"]

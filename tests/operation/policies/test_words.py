@@ -34,6 +34,20 @@ def test_a_query_in_chinese_asks_for_pairs_alone() -> None:
 
 
 @pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("我现在房租多少钱", ["房租", "钱"]),
+        ("豆包现在在谁那儿", ["豆包"]),
+        ("我开什么车", ["开", "车"]),
+        ("我的 wifi 是什么", ["wifi"]),
+    ],
+)
+def test_a_query_in_chinese_is_cut_at_what_carries_grammar(asked: str, found: list[str]) -> None:
+    assert terms(asked, query=True) == found
+    assert set(found) <= set(terms(asked))  # of a text all is a term
+
+
+@pytest.mark.parametrize(
     ("text", "does"),
     [
         ("Did you?", True),

@@ -93,6 +93,30 @@ def test_doubt_hearsay_and_what_is_no_end_state_nothing(sentence: str) -> None:
     assert facts(sentence) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("我爱吃啥", True),
+        ("我住几楼", True),
+        ("我养的猫多大了", True),
+        ("我喝不喝咖啡", True),
+        ("我妈住院没", True),
+        ("奶奶出院没有", True),
+        ("我现在单身不", True),
+        ("我有几个朋友在北京", False),
+        ("几个月前搬到上海", False),
+        ("这几天一直加班", False),
+        ("昨天啥也没干", False),
+        ("我什么都吃", False),
+        ("我没什么安排", False),
+        ("我还没结婚", False),
+        ("谁都没告诉", False),
+    ],
+)
+def test_a_question_without_a_mark_is_known_by_what_makes_it_one(text: str, asked: bool) -> None:
+    assert is_question(text) == asked
+
+
 def test_a_list_is_several_facts() -> None:
     assert [f.object for f in read("我喜欢苹果、梨和葡萄。", "User").facts] == ["苹果", "梨", "葡萄"]
 

@@ -108,7 +108,7 @@ class AuditLog(DecisionLog):
                         n, hash, at, key, prev, self.signer.sign(CHECKPOINT, statement([n, hash, at, key, prev]))
                     )
                     self._db.write("INSERT INTO checkpoints VALUES (?, ?, ?, ?, ?, ?)", *made)
-                self._keep_head(made)
+                on_disk.write(self.head, json.dumps(made).encode())
         except (VaultError, OSError) as error:
             if not self._warned:
                 log.warning("the audit log is not signed: %s", error)
@@ -145,9 +145,6 @@ class AuditLog(DecisionLog):
             raise VaultError(
                 f"{self.head} cannot be read ({error}); bring it back, or see `memos audit verify`"
             ) from None
-
-    def _keep_head(self, made: Checkpoint) -> None:
-        on_disk.write(self.head, json.dumps(made).encode())
 
     def public_key(self) -> str:
         """In hex."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from memos.errors import VaultError
 
-SCHEMA_VERSION = 20
+SCHEMA_VERSION = 21
 _EXTENSIONS = """CREATE TABLE extension_tables (name TEXT PRIMARY KEY, statements TEXT NOT NULL, users TEXT NOT NULL,
        times TEXT NOT NULL)"""
 TABLES = (
@@ -55,6 +55,7 @@ TABLES = (
     """CREATE TABLE superseded (n INTEGER PRIMARY KEY, id TEXT NOT NULL REFERENCES heads (id) ON DELETE CASCADE,
        by TEXT NOT NULL, since TEXT NOT NULL, at TEXT NOT NULL, undone TEXT)""",
     "CREATE INDEX superseded_id ON superseded (id)",
+    "CREATE INDEX superseded_by ON superseded (by)",
     # use: counts of each cube, and the uses of memories one by one, from which prediction learns
     """CREATE TABLE usage (id TEXT PRIMARY KEY REFERENCES heads (id) ON DELETE CASCADE, recalls INTEGER NOT NULL,
        last TEXT NOT NULL, utility REAL NOT NULL DEFAULT 0)""",
@@ -159,6 +160,7 @@ UPGRADES: dict[int, tuple[str, ...]] = {
         "ALTER TABLE jobs ADD COLUMN holder TEXT",
         "ALTER TABLE jobs ADD COLUMN until REAL",
     ),
+    20: ("CREATE INDEX superseded_by ON superseded (by)",),
 }
 OLDEST_VERSION = min(UPGRADES, default=SCHEMA_VERSION)  # that can be brought up to date
 

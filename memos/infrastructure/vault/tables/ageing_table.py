@@ -70,14 +70,6 @@ class SupersededTable(Table):
         rows = self._db.rows(f"SELECT id, since FROM superseded WHERE undone IS NULL AND by {IN}", json.dumps(list(by)))
         return {id: moment(since) for id, since in rows}
 
-    def last(self) -> int:
-        """How often a memory was replaced: see `after`."""
-        return int(self._db.rows("SELECT coalesce(max(n), 0) FROM superseded")[0][0])
-
-    def after(self, n: int) -> list[str]:
-        """The ids of the memories that were replaced after the n-th time, and are."""
-        return [id for (id,) in self._db.rows("SELECT id FROM superseded WHERE n > ? AND undone IS NULL ORDER BY n", n)]
-
     def undo(self, id: str) -> None:
         """Take that back, if there is anything to take back."""
         with self._db.transaction():

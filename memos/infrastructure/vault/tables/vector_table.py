@@ -20,6 +20,11 @@ from memos.infrastructure.vault.tables.cube_table import checksum
 Vectors = npt.NDArray[np.float32]
 Coarse = npt.NDArray[np.int8]
 _ALL = "FROM vectors JOIN readings USING (n)"
+# of some: what each has replaced, and what that had replaced before
+_OF_REPLACED = f"""WITH RECURSIVE gone (by, id) AS (SELECT by, id FROM superseded WHERE undone IS NULL AND by {IN}
+                     UNION SELECT g.by, s.id FROM gone g JOIN superseded s ON s.by = g.id WHERE s.undone IS NULL)
+                   SELECT g.by, vector, tokens FROM gone g JOIN vectors USING (id) JOIN readings USING (n)
+                   WHERE embedder = ? AND length(tokens) > 0"""
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,12 @@ class VectorTable(Table):
         sql = f"SELECT id, length(vector) / 4, tokens {_ALL} WHERE embedder = ? AND id {IN}"
         rows = self._db.rows(sql, embedder, json.dumps(list(ids)))
         return {id: np.frombuffer(tokens, "i1").reshape(-1, width) for id, width, tokens in rows}
+
+    def of_replaced(self, embedder: str, by: Iterable[str]) -> list[tuple[str, Vectors, Coarse]]:
+        """(the id of one of these, vector and tokens of what it has replaced) for each that was."""
+        rows = self._db.rows(_OF_REPLACED, json.dumps(list(by)), embedder)
+        read = [(id, np.frombuffer(vector, "<f4"), np.frombuffer(tokens, "i1")) for id, vector, tokens in rows]
+        return [(id, vector, tokens.reshape(-1, len(vector))) for id, vector, tokens in read]
 
     def forget_around(self, ids: Iterable[str]) -> None:
         """Within a transaction: remove the vectors that were made of these, too."""

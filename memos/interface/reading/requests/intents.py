@@ -116,14 +116,18 @@ def forgets(sentence: str, speaker: str) -> bool:
     return intent(_JOINED.sub("", sentence, count=1), speaker)[0] is SentenceIntent.FORGET
 
 
+def is_asked(text: str) -> bool:
+    """True if a text ends as a question does, or has what makes one in a language beside English."""
+    reading = messages_in(text)
+    return text.endswith(("?", "？")) or bool(reading and reading.asks(text.rstrip("。！!.")))
+
+
 @lru_cache(maxsize=1 << 8)
 def is_question(text: str, speaker: str = "") -> bool:
     """True if the text, or its last sentence, asks."""
     last = sentences(text)[-1][-MAX_SENTENCE:] if text.strip() else ""
-    if last.endswith(("?", "？")):
-        return True
-    if reading := messages_in(last):
-        return reading.asks(last.rstrip("。！!."))
+    if (asked := is_asked(last)) or messages_in(last):
+        return asked
     if parse(last, speaker):  # "Will lives in Oslo" opens like a question
         return False
     return bool(_QUESTION_WORDS.match(_LEAD.sub("", last, count=1)) or parse_question(last, speaker or "User"))

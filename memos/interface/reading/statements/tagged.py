@@ -22,9 +22,12 @@ from memos.interface.reading.times import times
 from memos.lazy import pattern
 
 MODES: dict[str, Mode] = {mode: mode for mode in ("is", "also", "now", "ended", "was", "will")}
-ABOUT, KEY, VALUE, OUT = "who", "key", "value", "out"  # labels of the tagger beside relations
+ABOUT, KEY, VALUE, OUT, CITY = "who", "key", "value", "out", "city"  # labels of the tagger, beside other relations
 SURE, SURE_ENDED = 0.5, 0.7  # mean probability of its labels from which a run of words is taken; to hold no more
 ALIKE, CHANGES, MORE, STRANGE, UNLIKELY = 10.0, 2.0, 2.0, 1.5, 3.5  # what counts for an end: log odds
+# where they have no word in common, of Chinese, of which the encoder knows little: the cosine of any two is .4 to .7;
+# and where less than this share of the earlier one's words is in the later one
+STRANGE_ZH, FEW, FEW_SHARED = 5.0, 0.2, 1.0
 MOST = 0.5  # share of the words of a message without which it says nothing any more
 _FIRST_PERSON = pattern(lambda: f"(?:{one_of('first_person')}|[我俺咱]们?[跟和与同].*)", re.IGNORECASE)  # or nobody
 _MY = pattern(r"(?:(?:my|our|me|the)\s+|我(?:们|的|家)?(?:的)?|咱(?:们)?(?:的|家)?|俺)", re.IGNORECASE)
@@ -58,6 +61,7 @@ _AHEAD = pattern(
     r"|^were \w+ing\b|\bgetting \w+ed\b",
     re.IGNORECASE,
 )
+_NO_HOME = pattern(r"(?i)\bfrom \||\|\w+(?: \w+)? (?:rd|road|st|street|ave|lane|ln)\b")  # | stands before a place
 _SET_FOR = pattern(  # | stands before a day
     r"\b(?:moved?|pushed|postponed|(?:re)?scheduled|booked|delayed|shifted|planned|set|due|put off|bumped)\b"
     r"[^,.!?]{0,30}?(?: to (?:the )?\|| \|(?:for|till?|until)\b)",
@@ -96,6 +100,7 @@ def read(text: str, speaker: str, day: date, tagger: MessageTagger) -> list[Tagg
     tagged, found = tagger.tag(plain), list[TaggedStatement]()
     for begin, end, mode in _parts(text, [part for part in tagged.parts if part.sure >= SURE]):
         words, slots = text[begin:end], [s for s in tagged.slots if begin <= s.begin < end]
+        slots = [s for s in slots if s.label != CITY or not _NO_HOME.search(f"{text[: s.begin]}|{text[s.begin :]}")]
         named = {s.label: text[s.begin : s.end] for s in reversed(slots)}  # the first of each
         before = next((one.subject for one in reversed(found) if one.subject != speaker), "")
         about = named.pop(ABOUT, "") or _opening_kin(words) or (before if _PRONOUN_OPENS.match(words) else "")
@@ -105,13 +110,11 @@ def read(text: str, speaker: str, day: date, tagger: MessageTagger) -> list[Tagg
     return found
 
 
-def ends(
-    earlier: str, later: str, alike: float, shares_words: bool, speaker: str, day: date, tagger: MessageTagger
-) -> bool:
+def ends(earlier: str, later: str, alike: float, shared: float, speaker: str, day: date, tagger: MessageTagger) -> bool:
     """True if most of an earlier message no longer holds after a later one of the same person: the tagger says so, both
-    are about the same one, and not to the same effect, and it is likely of two messages so alike (their cosine, and
-    whether they have a word in common). The tagger alone sees an end in a fifth of pairs that have nothing to do with
-    each other (docs/decisions/0082-what-is-alike-ends.md)."""
+    are about the same one, and not to the same effect, and it is likely of two messages so alike: by their cosine, and
+    the share of the earlier one's words that the later one has. The tagger alone sees an end in a fifth of pairs that
+    have nothing to do with each other (docs/decisions/0082-what-is-alike-ends.md)."""
     if _doubted(later) or share_out(earlier, later, tagger) < MOST:
         return False
     before, after = (read(text, speaker, day, tagger) for text in (earlier, later))
@@ -121,8 +124,10 @@ def ends(
     again = {(f.subject, f.relation, plain(f.object)) for one in now for f in one.facts if f.holds}
     changes = bool(after) and all(one.mode in ("now", "ended") for one in after)
     kinds = ({f.relation for one in some for f in one.facts} for some in (before, now))
-    strange = not shares_words and not set.intersection(*kinds)
-    likely = ALIKE * alike + CHANGES * changes - MORE * (len(before) + len(after) - 2) - STRANGE * strange - UNLIKELY
+    apart = FEW_SHARED * (shared < FEW)
+    if not shared:
+        apart = 0.0 if set.intersection(*kinds) else STRANGE_ZH if _HAN.search(later) else STRANGE
+    likely = ALIKE * alike + CHANGES * changes - MORE * (len(before) + len(after) - 2) - apart - UNLIKELY
     return bool(about) and not same & again and likely > 0
 
 

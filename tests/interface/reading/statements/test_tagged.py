@@ -186,8 +186,30 @@ def test_a_later_message_ends_an_earlier_one_of_the_same_matter_alone() -> None:
         "cord wood from Lafleur, $340 a cord, phone 802 555 0147",
         "bandsaw needs a new blade, 105 inch, half inch 3 tpi",
     )
-    assert reader.ends(*unlike, 0.29, "Tom", WEDNESDAY, shares_words=True)
-    assert not reader.ends(*unlike, 0.29, "Tom", WEDNESDAY, shares_words=False)
+    assert reader.ends(*unlike, 0.29, "Tom", WEDNESDAY, shared=0.5)
+    assert not reader.ends(*unlike, 0.29, "Tom", WEDNESDAY, shared=0.0)
+    once = ("wife is Jeanne. married 46 years in june", "eye dr feb 27 at 1:15 over in Keene, Jeanne drives")
+    assert reader.ends(*once, 0.44, "Tom", WEDNESDAY, shared=0.5)
+    assert not reader.ends(*once, 0.44, "Tom", WEDNESDAY, shared=0.15)  # one word of many
+
+
+def test_chinese_of_another_matter_ends_nothing_however_alike_it_is() -> None:
+    told = "奶奶出院啦,接回家了"
+    assert not reader.ends("大众卖掉了,提了台比亚迪", told, 0.5, "Tom", WEDNESDAY, shared=0.0)
+    assert reader.ends("我每天喝两杯咖啡", "我戒咖啡了", 0.82, "Tom", WEDNESDAY, shared=0.3)
+
+
+@pytest.mark.parametrize(
+    ("text", "city"),
+    [
+        ("got a part time job at the bubble tea place on oxford rd", ""),
+        ("hired a van for the move from arnold clark", ""),
+        ("moved from leeds to york last week", "york"),
+    ],
+)
+def test_a_street_and_where_something_comes_from_is_no_home(text: str, city: str) -> None:
+    facts = [fact for one in reader.stated(text, "Tom", WEDNESDAY) for fact in one.facts if fact.relation == "city"]
+    assert [fact.object for fact in facts] == ([city] if city else [])
 
 
 def test_without_a_tagger_the_call_is_refused() -> None:
