@@ -388,8 +388,8 @@ class Pipelines(Service):
         self._freshness.changed(memories)
         log.remembered += memories
         new = [cube for cube in memories if self._is_new(cube.id, log)]
-        replaced = self._vault.superseded.replaced(cube.id for cube in new)
-        log.undo += [("reinstate", (id,), {}) for id in replaced]  # undone when what replaced them is gone
+        # undone when what replaced them is gone
+        log.undo += [("reinstate", (id,), {}) for id in self._vault.superseded.replaced(cube.id for cube in new)]
         log.undo += [("delete", (cube.id,), {}) for cube in new]
         if new and not add.facts:
             self._keeping.read_later(new)

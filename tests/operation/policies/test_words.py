@@ -40,6 +40,9 @@ def test_a_query_in_chinese_asks_for_pairs_alone() -> None:
         ("豆包现在在谁那儿", ["豆包"]),
         ("我开什么车", ["开", "车"]),
         ("我的 wifi 是什么", ["wifi"]),
+        ("我对什么过敏", ["过敏"]),
+        ("我在成都住哪里", ["成都", "都住"]),
+        ("我太太的地址是什么", ["太太", "地址"]),
     ],
 )
 def test_a_query_in_chinese_is_cut_at_what_carries_grammar(asked: str, found: list[str]) -> None:
