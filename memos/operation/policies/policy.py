@@ -171,11 +171,12 @@ STOP = frozenset(
     their theirs them themselves then there these they this those through to too under until up ve very was we were
     what when where which while who whom whose why will with would you your yours yourself yourselves""".split()
 )
-# the same of Chinese, where a query is cut at them: of characters on either side there is no term
+# the same of Chinese, where a query is cut at them: of characters on either side there is no term. Beside kana, they
+# belong to Japanese words
 _HAN_STOP = pattern(
-    r"什么(?:时候)?|时候|怎么样?|为[啥何]?|多少|现在|[我你您他她它咱俺]们?|哪[里儿些个位家年天]?|[谁啥咋几的了着得吗呢吧啊呀嘛么叫是在还也很跟与把给]"
+    r"(?<![\u3040-\u30ff])(?:什么(?:时候)?|时候|怎么样?|为[啥何]?|多少|现在|[我你您他她它咱俺]们?|哪[里儿些个位家年天]?|[谁啥咋几的了着得吗呢吧啊呀嘛么叫是在还也很跟与把给]"
     r"|[有和被从到](?![限平子])|(?<![成首])都|就(?!业)|地(?![址铁方点图])|过(?![敏年])|会(?![议员计])|(?<![重需])要|(?<![功性])能|对(?![象面])"
-    r"|最(?!近)|[这那][个些里儿边]?|没有?|不是?|一[个下些]|请问?|记得|告诉|知道"
+    r"|最(?!近)|[这那][个些里儿边]?|没有?|不是?|一[个下些]|请问?|记得|告诉|知道)(?![\u3040-\u30ff])"
 )
 PREFERENCE = 0.3  # as a share of an instruction
 _INSTRUCTS = pattern(

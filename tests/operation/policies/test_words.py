@@ -43,6 +43,7 @@ def test_a_query_in_chinese_asks_for_pairs_alone() -> None:
         ("我对什么过敏", ["过敏"]),
         ("我在成都住哪里", ["成都", "都住"]),
         ("我太太的地址是什么", ["太太", "地址"]),
+        ("彼の会社", ["彼の", "の会", "会社"]),
     ],
 )
 def test_a_query_in_chinese_is_cut_at_what_carries_grammar(asked: str, found: list[str]) -> None:

@@ -111,6 +111,11 @@ def test_doubt_hearsay_and_what_is_no_end_state_nothing(sentence: str) -> None:
         ("我没什么安排", False),
         ("我还没结婚", False),
         ("谁都没告诉", False),
+        ("前几天我搬家了", False),
+        ("我在北京住了几天", False),
+        ("我认识很多大学同学", False),
+        ("我一分钱都没有", False),
+        ("我有三只猫，狗还没有", False),
     ],
 )
 def test_a_question_without_a_mark_is_known_by_what_makes_it_one(text: str, asked: bool) -> None:
