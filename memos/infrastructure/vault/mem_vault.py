@@ -75,6 +75,7 @@ class News:
     at: datetime  # now
     used: bool  # a memory was used since
     lapsed: bool  # one has expired since
+    replaced: bool  # any has ever been replaced by another, and is
 
 
 class MemVault:
@@ -304,19 +305,17 @@ class MemVault:
     def news(self, use: int, after: datetime) -> News:
         """What an index that has read up to this use, and up to this time, still has to read."""
         sql = f"""SELECT n, deleted, {LATEST}, EXISTS (SELECT 1 FROM uses WHERE n > ?),
-                  EXISTS (SELECT 1 FROM heads WHERE expires > ? AND expires <= {LATEST}) FROM clock"""
+                  EXISTS (SELECT 1 FROM heads WHERE expires > ? AND expires <= {LATEST}),
+                  EXISTS (SELECT 1 FROM superseded WHERE undone IS NULL) FROM clock"""
         now = kept(self.now())
-        [(change, deleted, at, used, lapsed)] = self._db.rows(sql, now, now, use, kept(after), now, now)
+        [(change, deleted, at, used, lapsed, replaced)] = self._db.rows(sql, now, now, use, kept(after), now, now)
         self._db.heard(at)  # what another process has written down
-        return News(int(change), int(deleted), moment(at), bool(used), bool(lapsed))
+        return News(int(change), int(deleted), moment(at), bool(used), bool(lapsed), bool(replaced))
 
     def changed_since(self, n: int, states: Iterable[State]) -> tuple[list[MemCube], list[str]]:
         """What changed after `n`: plaintext cubes that are in one of `states`, and the ids of others that are there."""
-        wanted = f"CASE WHEN h.form = ? AND {STATE} {IN} THEN 1 ELSE 0 END"
-        sql = (
-            CURRENT.replace("SELECT ", f"SELECT h.id, {wanted}, ", 1)
-            + "AND h.id IN (SELECT id FROM changes WHERE n > ?)"
-        )
+        fits = f"CASE WHEN h.form = ? AND {STATE} {IN} THEN 1 ELSE 0 END"
+        sql = CURRENT.replace("SELECT", f"SELECT h.id, {fits},", 1) + "AND h.id IN (SELECT id FROM changes WHERE n > ?)"
         rows = self._db.rows(sql, Form.PLAINTEXT, kept(self.now()), json.dumps(list(states)), n)
         return [self._rows.cube(row[2:]) for row in rows if row[1]], [row[0] for row in rows if not row[1]]
 

@@ -380,6 +380,9 @@ class Catalog:
             mask &= self._said.all <= view.until.timestamp()
         return mask
 
+    def owner(self, row: int) -> str:
+        return str(self.scopes.values[self._scope.all[row]][1].owner)
+
     def owned(self, user: str) -> Mask:
         """[rows]: those of this owner."""
         return np.array([rights.owner == user for _, rights, *_ in self.scopes.values] or [False])[self._scope.all]

@@ -73,7 +73,8 @@ class Follower:
         self.indexes = Indexes(self._embedder.dim, self._exact_ms, self._tokens)
         self.edition += 1
         self.read, self._at = 0, _EPOCH  # the vault's last change that is in here, and until when it was read
-        self._unstored = 0  # changes since what is in here was stored, or tried to
+        # changes since what is in here was stored, or tried to; whether any memory has replaced another
+        self._unstored, self.has_replaced = 0, False
 
     def _tokens(self, ids: Iterable[str]) -> dict[str, Coarse]:
         return self._vault.vectors.tokens(self._embedder.name, ids)
@@ -167,6 +168,7 @@ class Follower:
         """The same without embedding anything."""
         with self.lock:
             news = self._vault.news(self.indexes.uses, self._at)
+            self.has_replaced = news.replaced
             lapsed = self._vault.ageing.lapsed(self._at, news.at) if news.lapsed else []
             if news.change != self.read or lapsed:
                 if not self.read:

@@ -24,7 +24,7 @@ from memos.cube import Fact, State
 from memos.errors import InputError
 from memos.extensions import Registry
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.operation.finding.catalog import AROUND, View
+from memos.operation.finding.catalog import AROUND, Catalog, View
 from memos.operation.finding.columns import Floats, Mask, Rows
 from memos.operation.finding.follower import Follower, TextEmbedder
 from memos.operation.finding.indexes import Indexes
@@ -221,13 +221,11 @@ class MemOperator:
             rows = rows[best]
             texts = [indexes.texts[row] for row in rows] if self._rerank else []
             of_rows = indexes.tokens.of(rows.tolist()) if self._compared else []
-            own = indexes.catalog.owned(view.owner)[rows]
-            ids = [indexes.catalog.ids[row] if mine else "" for row, mine in zip(rows.tolist(), own, strict=True)]
         answers = self._rerank(query, texts) if self._rerank else np.zeros(len(rows), np.float32)
-        near, compared = signals.near[best], signals.tokens[best]
-        if self._compared:
-            before = self._replaced(ids, vector, tokens)
-            near, compared = np.maximum([near, compare_tokens(tokens, of_rows)], before)
+        near, compared = signals.near[best], compare_tokens(tokens, of_rows) if self._compared else signals.tokens[best]
+        if self._compared and self._follower.has_replaced:
+            before = self._replaced(indexes.catalog, rows, view.owner, vector, tokens)
+            near, compared = np.maximum([near, compared], before)
         signals = signals.at(best, answers=answers, near=near, tokens=compared)
         scores = score(signals)
         best = places_by_score(scores, rows)
@@ -242,13 +240,14 @@ class MemOperator:
             ids = [catalog.ids[row] for row in rows[best].tolist()]
         return list(map(FoundMemory, ids, scores[best].tolist(), signals.by_name(best)))
 
-    def _replaced(self, ids: Sequence[str], vector: Floats, tokens: Coarse) -> Floats:
-        """[2, ids]: how near a query is to what each has replaced, as a whole and by its tokens; who asks in the words
-        of what held before is told what holds now."""
-        found = np.full((2, len(ids)), -1, np.float32)
+    def _replaced(self, catalog: Catalog, rows: Rows, owner: str, vector: Floats, tokens: Coarse) -> Floats:
+        """[2, rows]: how near a query is to what each of the owner's own has replaced, as a whole and by its tokens;
+        who asks in the words of what held before is told what holds now."""
+        ids, found = [catalog.ids[row] for row in rows.tolist()], np.full((2, len(rows)), -1, np.float32)
         for id, gone, read in self._vectors.of_replaced(self._embedder.name, ids):
-            alike = gone @ vector, compare_tokens(tokens, [(read, lengths_of(read))])[0]
-            found[:, ids.index(id)] = np.maximum(found[:, ids.index(id)], alike)
+            if catalog.owner(rows[place := ids.index(id)]) == owner:
+                alike = gone @ vector, compare_tokens(tokens, [(read, lengths_of(read))])[0]
+                found[:, place] = np.maximum(found[:, place], alike)
         return found
 
     def in_view(self, view: View, *, afresh: bool = True) -> tuple[int, int]:

@@ -23,8 +23,7 @@ _ALL = "FROM vectors JOIN readings USING (n)"
 # of some: what each has replaced, and what that had replaced before
 _OF_REPLACED = f"""WITH RECURSIVE gone (by, id) AS (SELECT by, id FROM superseded WHERE undone IS NULL AND by {IN}
                      UNION SELECT g.by, s.id FROM gone g JOIN superseded s ON s.by = g.id WHERE s.undone IS NULL)
-                   SELECT g.by, vector, tokens FROM gone g JOIN vectors USING (id) JOIN readings USING (n)
-                   WHERE embedder = ? AND length(tokens) > 0"""
+                   SELECT by, vector, tokens {_ALL} JOIN gone USING (id) WHERE embedder = ? AND length(tokens) > 0"""
 
 
 @dataclass(frozen=True)

@@ -124,9 +124,8 @@ def ends(earlier: str, later: str, alike: float, shared: float, speaker: str, da
     again = {(f.subject, f.relation, plain(f.object)) for one in now for f in one.facts if f.holds}
     changes = bool(after) and all(one.mode in ("now", "ended") for one in after)
     kinds = ({f.relation for one in some for f in one.facts} for some in (before, now))
-    apart = FEW_SHARED * (shared < FEW)
-    if not shared:
-        apart = 0.0 if set.intersection(*kinds) else STRANGE_ZH if _HAN.search(later) else STRANGE
+    strange = STRANGE_ZH if _HAN.search(later) else STRANGE
+    apart = FEW_SHARED * (0 < shared < FEW) if shared or set.intersection(*kinds) else strange
     likely = ALIKE * alike + CHANGES * changes - MORE * (len(before) + len(after) - 2) - apart - UNLIKELY
     return bool(about) and not same & again and likely > 0
 
