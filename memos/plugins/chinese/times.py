@@ -5,19 +5,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import date, timedelta
 
 from memos.interface.reading.times.days import (
-    FEAST,
     Days,
     Resolve,
     ago,
-    feast,
     iso,
     moved,
     near,
     near_month,
+    nth,
     of_month,
     shifted,
     week,
@@ -32,6 +32,24 @@ _ZD = r"(?P<d>\d{1,2}|[一二三四五六七八九十]{1,3})"
 _ZM = r"(?P<m>\d{1,2}|十[一二]|[一二三四五六七八九十元])"
 _ZY = r"(?P<y>\d{4}|[一二三四五六七八九零〇]{4})"
 _ZDAY = r"(?:周|星期|礼拜)(?P<day>[一二三四五六日天1-6])"
+
+_FEASTS: dict[str, Callable[[int], date]] = {
+    name: (lambda year, month=month, day=day: date(year, month, day))
+    for name, month, day in (
+        ("国庆节", 10, 1), ("国庆", 10, 1), ("圣诞节", 12, 25), ("圣诞", 12, 25), ("平安夜", 12, 24), ("元旦", 1, 1),
+        ("劳动节", 5, 1), ("五一", 5, 1), ("儿童节", 6, 1), ("六一", 6, 1), ("建军节", 8, 1), ("教师节", 9, 10),
+        ("情人节", 2, 14), ("植树节", 3, 12), ("妇女节", 3, 8), ("三八节", 3, 8), ("双十一", 11, 11),
+        ("双十二", 12, 12), ("青年节", 5, 4), ("愚人节", 4, 1), ("万圣节", 10, 31), ("跨年夜", 12, 31),
+    )
+} | {
+    "感恩节": lambda year: nth(year, 11, 3, 4), "母亲节": lambda year: nth(year, 5, 6, 2),
+    "父亲节": lambda year: nth(year, 6, 6, 3),
+    # by the sun, as the almanac reckons this century
+    "清明": lambda year: date(year, 4, int((year - 2000) * 0.2422 + 4.81) - (year - 2000) // 4),
+    "冬至": lambda year: date(year, 12, int((year - 2000) * 0.2422 + 21.94) - (year - 2000) // 4),
+}  # fmt: skip
+_HOLIDAYS = {"五一": 5, "劳动节": 5, "国庆": 7, "国庆节": 7}  # days off
+_FEAST = rf"(?P<feast>{'|'.join(sorted(_FEASTS, key=len, reverse=True))})(?!帽|树|老人|礼物|卡|歌|装|袜|鹿)"
 
 
 def last_day(days: Days) -> date:
@@ -135,6 +153,12 @@ def _quarter(g: dict[str, str], today: date, past: bool) -> Days:
     return date(year, first, 1), moved(date(year, first, 1), months) - timedelta(days=1)
 
 
+def _feast(g: dict[str, str], today: date, past: bool) -> Days:
+    name = g["feast"]
+    day = _FEASTS[name](today.year + _step(g["which"])) if "which" in g else near(_FEASTS[name], today, past)
+    return (day, day + timedelta(days=_HOLIDAYS[name] - 1)) if "off" in g and name in _HOLIDAYS else day
+
+
 def _season(year: int, season: str) -> Days:
     start = date(year, {"春": 3, "夏": 6, "秋": 9, "冬": 12}[season], 1)
     return start, moved(start, 3) - timedelta(days=1)
@@ -143,7 +167,7 @@ def _season(year: int, season: str) -> Days:
 FORMS: tuple[tuple[re.Pattern[str], Resolve], ...] = tuple(
     (re.compile(form), resolve)
     for form, resolve in (
-        (rf"(?P<which>去年|今年|明年)?{FEAST}(?![路街]|广场)(?P<off>那?[五七\d]天|长假|假期|黄金周|那几天|期间)?", feast),
+        (rf"(?P<which>去年|今年|明年)?{_FEAST}(?![路街]|广场)(?P<off>那?[五七\d]天|长假|假期|黄金周|那几天|期间)?", _feast),
         (rf"{_ZY}年{_ZM}月{_ZD}[日号]?", _dated),
         (rf"(?P<which>去年|今年|明年|前年|后年){_ZM}月{_ZD}[日号]?", _dated),
         (rf"(?P<which>上上|上|下下|下|这|本)个?月{_ZD}[日号]",

@@ -32,6 +32,7 @@ MOST = 0.5  # share of the words of a message without which it says nothing any 
 _FIRST_PERSON = pattern(lambda: f"(?:{one_of('first_person')}|[我俺咱]们?[跟和与同].*)", re.IGNORECASE)  # or nobody
 _MY = pattern(r"(?:(?:my|our|me|the)\s+|我(?:们|的|家)?(?:的)?|咱(?:们)?(?:的|家)?|俺)", re.IGNORECASE)
 _ADJECTIVE = pattern(lambda: rf"(?:(?:{one_of('adjectives')})\s+)+(?=\w)", re.IGNORECASE)
+_OF_CHURCH = pattern(r"(?:Father|Mother|Sister|Brother) [A-Z]\w+")
 _KIN = pattern(
     lambda: rf"(?:uncle|auntie?|cousin|mate|bestie) (?=\w)|(?:[爸妈哥姐弟妹爷奶]+|{one_of('chinese_kin')})$",
     re.IGNORECASE,
@@ -208,6 +209,8 @@ def _subject(words: str, speaker: str, before: str) -> str:
         return speaker
     if _PRONOUN.fullmatch(words):
         return before or words
+    if _OF_CHURCH.fullmatch(words):
+        return words
     own = _MY.match(words)
     rest = _ADJECTIVE.sub("", words[own.end() :] if own else words, count=1)
     relative = english_readings().kin.match(f"my {rest} ")
@@ -221,6 +224,8 @@ def _subject(words: str, speaker: str, before: str) -> str:
         return rest[kin.end() :] or _of(speaker, rest)
     if own and not person and (_THING.search(rest) or (own[0].lower().startswith("the") and not relative)):
         return speaker  # what becomes of a thing or an animal is told of whose it is
+    if own and own[0].lower() == "our " and rest.istitle() and not (person or relative):  # "our Siân"
+        return rest
     return _of(speaker, rest) if (own or person) and rest else words
 
 

@@ -66,16 +66,18 @@ def find(text: str, today: date, past: bool = False) -> FoundTime | None:
     if not found:
         return None
     first = found[min(found)]
-    if (to := _TO.match(text, first.span[1])) and "/" not in first.when:
-        rest = text[to.end() :]
-        if only := _day_of_month(rest):  # of the same month, or the next
-            begin, (day, end) = date.fromisoformat(first.when), only
+    if to := _TO.match(text, first.span[1]):
+        rest, opens = text[to.end() :], first.when.split("/")[0]
+        begin, is_day = date.fromisoformat(opens), opens == first.when
+        if is_day and (only := _day_of_month(rest)):  # of the same month, or the next
             with suppress(ValueError):
-                there = moved(begin.replace(day=1), 1 if day < begin.day else 0).replace(day=day)
-                return FoundTime(iso((begin, there)), (first.span[0], to.end() + end))
-        last = find(f"on {rest}" if re.match("[a-zA-Z]", rest) else rest, today, past)
+                there = moved(begin.replace(day=1), 1 if only[0] < begin.day else 0).replace(day=only[0])
+                return FoundTime(iso((begin, there)), (first.span[0], to.end() + only[1]))
+        word = ("on " if is_day else "in ") if re.match("[a-zA-Z]" if is_day else "[a-zA-Z0-9]", rest) else ""
+        last = find(word + rest, today, past) if is_day else find(word + rest, begin)  # a month, or a year
         if last and last.span[0] == 0 and last.when > first.when:
-            return FoundTime(f"{first.when}/{last.when.split('/')[-1]}", (first.span[0], to.end() + last.span[1]))
+            end = to.end() + last.span[1] - len(word)
+            return FoundTime(f"{opens}/{last.when.split('/')[-1]}", (first.span[0], end))
     return first
 
 

@@ -9,15 +9,14 @@ from collections.abc import Callable
 from datetime import date, timedelta
 
 from memos.interface.reading.times.days import (
-    FEAST,
     Days,
     Resolve,
     ago,
-    feast,
     first_day,
     moved,
     near,
     near_month,
+    nth,
     of_month,
     shifted,
     week,
@@ -35,6 +34,21 @@ _NUMBERS = {
     "a": 1, "an": 1, "one": 1, "two": 2, "a couple of": 2, "couple of": 2, "three": 3, "four": 4, "five": 5, "six": 6,
     "seven": 7, "eight": 8, "nine": 9, "ten": 10, "eleven": 11, "twelve": 12, "fourteen": 14, "twenty": 20, "thirty": 30,
 }  # fmt: skip
+_FEASTS: dict[str, Callable[[int], date]] = {
+    name: (lambda year, month=month, day=day: date(year, month, day))
+    for name, month, day in (
+        ("christmas eve", 12, 24), ("christmas day", 12, 25), ("christmas", 12, 25), ("boxing day", 12, 26),
+        ("xmas", 12, 25), ("new years eve", 12, 31), ("new years day", 1, 1), ("new year", 1, 1), ("nye", 12, 31),
+        ("halloween", 10, 31), ("valentines day", 2, 14), ("valentines", 2, 14), ("bonfire night", 11, 5),
+        ("st patricks day", 3, 17), ("may day", 5, 1), ("hogmanay", 12, 31),
+    )
+} | {"thanksgiving": lambda year: nth(year, 11, 3, 4)}  # fmt: skip
+_NAMES = re.sub(r"s\b", "['’]?s", "|".join(sorted(_FEASTS, key=len, reverse=True)))
+_FEAST = (  # with its apostrophe or without, and not what is named after it
+    f"(?P<feast>{_NAMES})"
+    r"(?![ -](?:tree|card|jumper|sweater|light|hat|cookie|present|gift|decoration|song|carol|pudding|cake|market|costume"
+    r"|bonus|ornament|movie|album)s?\b)"
+)
 _DAY = rf"(?P<day>{'|'.join(_DAYS)}|mon|tues?|weds?|thu(?:rs?)?|fri|sat|sun)"
 _MONTH = rf"(?P<month>{'|'.join(_MONTHS)}|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)"
 N = rf"(?P<n>\d+|{'|'.join(sorted(_NUMBERS, key=len, reverse=True))})"
@@ -160,6 +174,10 @@ def _end(g: dict[str, str], today: date, past: bool) -> Days:
     return _in_month({"month": unit} | ({"y": g["y"]} if "y" in g else {}), today, past)[1]  # type: ignore[index]
 
 
+def _feast(g: dict[str, str], today: date, past: bool) -> Days:
+    return near(_FEASTS[re.sub("['’]", "", g["feast"])], today, past)
+
+
 def _plus(days: int) -> Callable[[dict[str, str], date, bool], Days]:
     return lambda g, today, past: today + timedelta(days=days)
 
@@ -196,13 +214,15 @@ FORMS: tuple[tuple[re.Pattern[str], Resolve], ...] = (
     (_en(rf"{_BY}{_DAY},? (?:the )?(?P<d>\d{{1,2}})(?:st|nd|rd|th)"), _of_month),
     (_en(rf"(?:in )?(?:{_WHICH} )?{_MONTH}(?: of)? {_Y}"), _in_month),
     (_en(rf"{_WHICH} {_MONTH}"), _in_month),
-    (_en(rf"(?:in|during|since|until|till|by|for|early|late|mid|all|whole|throughout)(?: of)? (?:early |late |mid-?)?{_MONTH}(?:,? (?:of )?{_Y})?"), _in_month),
+    (_en(rf"(?:in|during|since|until|till|by|for|from|early|late|mid|all|whole|throughout)(?: of)? (?:early |late |mid-?)?{_MONTH}(?:,? (?:of )?{_Y})?"), _in_month),
     (_en(rf"{_BY}{_DAY} (?:of |in )?(?P<which>last|next|this) week"), lambda g, t, p: week(t, _step(g["which"]))[0] + timedelta(days=_weekday(g["day"]))),
     (_en(rf"(?P<which>last|next) week['’]?s? (?:on )?{_DAY}"), lambda g, t, p: week(t, _step(g["which"]))[0] + timedelta(days=_weekday(g["day"]))),
     (_en(rf"a week (?:on|from) {_DAY}"), lambda g, t, p: _of_week(g, t + timedelta(weeks=1), False)),
     (_en(rf"{_BY}{_DAY} week"), lambda g, t, p: _of_week(g, t + timedelta(weeks=1), False)),
     (_en(r"(?P<n>a|one|two) (?P<unit>week|fortnight)s? today"), lambda g, t, p: shifted(t, number(g["n"]), g["unit"], False)),
     (_en(rf"{_WHICH} {_DAY}"), _of_week),
+    (_en(rf"(?:on )?{_DAY} (?:just )?gone"), lambda g, t, p: _of_week(g, t, True)),
+    (_en(r"(?:the )?(?P<unit>week|weekend|month) after next"), lambda g, t, p: _relative(g | {"which": "next"}, first_day(_relative(g | {"which": "next"}, t, p)), p)),
     (_en(rf"{_DAY} (?:now|instead|next$)"), _of_week),
     (_en(rf"(?:on|until|till|by|before|since|for|from|it['’]?s) {_DAY}(?!s)"), _of_week),
     (_en(rf"(?<!every )(?<!each ){_DAY}(?: (?:morning|afternoon|evening|night))?(?=[.!?,]|$)"), _of_week),
@@ -212,7 +232,7 @@ FORMS: tuple[tuple[re.Pattern[str], Resolve], ...] = (
     (_en(rf"(?:in|during|over|since|until|by) (?:the )?(?P<season>spring|summer|autumn|fall|winter)(?: of)?(?: {_Y})?"), _season),
     (_en(rf"(?P<season>spring|summer|autumn|fall|winter)(?: of)? {_Y}"), _season),
     (_en(r"on the (?P<d>\d{1,2})(?:st|nd|rd|th)(?: of (?P<which>this|next|last) month|(?! of))"), _of_month),
-    (_en(FEAST), feast),
+    (_en(_FEAST), _feast),
     (_en(rf"^{_BY}(?:all |the whole )?(?:of )?{_MONTH}$"), _in_month),
     (_en(rf"^{_BY}the {_NTH}$"), _of_month),
     (_en(rf"(?:in|since|until|during|back in|of|from) (?:early |late |mid-?)?{_Y}"), lambda g, t, p: (date(int(g["y"]), 1, 1), date(int(g["y"]), 12, 31))),
