@@ -416,7 +416,7 @@ class Answering(Service):
 
     def _before(self, request: _Request) -> Turns:
         """The messages before the one that is read."""
-        return request.turns if request.session is None else self._sessions().messages(request.session)
+        return quoting.without_aside(self._sessions().messages(one) if (one := request.session) else request.turns)
 
     def _today(self) -> date:
         return self._vault.now().astimezone().date()

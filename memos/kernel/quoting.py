@@ -20,16 +20,22 @@ UNKNOWN = "unknown"  # what the packaged model says by itself where it has no an
 MOST_WORDS, REPEATS = 4, 3  # at the end of an answer: so many words that come so often are none
 NOT_REMEMBERED = "Nothing that is remembered answers that."
 SMALL_TALK = "Tell me something to remember, or ask about what you have told me."
+_ASIDE = "(Quoted, because"
 WAY_OUT = (
-    "(Quoted, because {model} only reads sentences of the kind it was trained with. For answers in free words set a "
+    f"{_ASIDE} {{model}} only reads sentences of the kind it was trained with. For answers in free words set a "
     "chat model: --set model.path=Qwen/Qwen2.5-0.5B-Instruct)"
 )
+
+
+def without_aside(turns: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    """What was said, without what memos says of itself, in which nobody is spoken of."""
+    return [{**turn, "content": str(turn.get("content", "")).partition(f"\n{_ASIDE}")[0]} for turn in turns]
 
 
 def facts_read(talk: Talk, admission: Admission, read: Callable[[str], Sequence[Fact]]) -> Iterator[Fact]:
     """What the model was given to read before it answered, or has been trained with. read: the facts in a text."""
     for cube in (*admission.cubes, *admission.internal):
-        yield from stated(cube)
+        yield from (fact for fact in stated(cube) if fact.holds)
     turns = (cube.payload for cube in talk.earlier if isinstance(cube.payload, Turn))
     # not what memos said, which names what was forgotten
     said = [turn["content"] for turn in talk.turns if turn.get("role") != "assistant"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memos import Memory
+from memos import Memory, MemOS
 from memos.cube import Fact
 from memos.kernel.quoting import MAX_CHARS, NOT_REMEMBERED, SMALL_TALK, UNKNOWN, stands, stutters
 
@@ -242,3 +242,63 @@ def test_what_was_done_beside_a_question_is_heard_with_its_answer(memory: Memory
     message = "Where do I live? Also remember that my boat is called Tom."
     reply = memory.within(user_id=ada).chat(message, on_text=heard.append)
     assert "".join(heard) == reply.text and reply.text.splitlines()[-1] == "Oslo" and "boat" in reply.text
+
+
+ENGLISH = """
+    ? what do you know about me
+    i live in bath
+    my uncle ken runs a pub in derby, our son max is 9
+    ? where is ken's pub
+    i reckon we should get a puppy in spring
+    ? are we getting a puppy
+    i hate coriander, love mushrooms, and my shoe size is 42
+    my gp is dr okafor
+    ? who is my gp
+    switched gp to dr lim at park surgery
+    new car, its a fiat 500
+    my ex wife linda lives in hull, our daughter beth is 12
+"""
+CHINESE = """
+    我在杭州滨江住 去年从合肥搬过来的
+    我家猫叫年糕 是只橘猫 今年4岁
+    我奶奶82岁 糖尿病 不能吃甜的
+    ? 我家猫叫啥
+    我女儿在英国留学
+    ? 我女儿在哪
+    她叫思思
+    我搬到余杭了 房租4800
+    我男朋友叫李哲 在阿里写backend
+    周五要交季度report
+    ? 我家有几只猫
+    ? 思思在哪
+    我海鲜过敏 不对 是虾过敏
+"""
+
+
+@pytest.mark.parametrize("session", [ENGLISH, CHINESE])
+def test_what_is_told_is_kept_whole_whatever_was_said_before_and_what_is_asked_is_not(
+    tmp_path: Path, session: str
+) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        messages = [line.strip() for line in session.strip().splitlines()]
+        for message in messages:
+            memos.chat(message.removeprefix("? "), session="one")
+        kept = [cube.text for cube in memos.cubes()]
+        for message in messages:
+            asked = message.startswith("? ")
+            assert any(message.removeprefix("? ") in text for text in kept) is not asked, (message, kept)
+
+
+def test_where_somebody_worked_is_not_where_they_work(tmp_path: Path) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        memos.chat("quit my job at tesco, start at aldi on monday")
+        assert memos.chat("where do i work").text.startswith("You said: “quit my job at tesco")  # not "tesco"
+
+
+def test_what_lies_on_the_days_that_are_asked_of_is_quoted(tmp_path: Path) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        memos.chat("dentist thursday 4.30, need to pick up the parcel tomorrow")
+        memos.chat("going to lisbon 3-10 january, staying at hotel borges")
+        for question in ("what have i got planned for january", "what's coming up in january?"):
+            assert "lisbon" in memos.chat(question).text
+            assert "dentist" not in memos.chat(question).text

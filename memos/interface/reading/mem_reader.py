@@ -151,7 +151,11 @@ class MemReader:
         if self._tagger is None:
             raise TypeError("a reader without a tagger reads no requests: give MemReader a tagger")
         _require_words(text)
-        if self.withholds(text := text.strip()) and not wordings.UNKEPT.fullmatch(text):
+        text = text.strip()
+        text += "?" * bool(
+            wordings.ASKS_PLAINLY.match(text) and not re.search(r"[.!?:;]", text)
+        )  # as the tagger knows it
+        if self.withholds(text) and not wordings.UNKEPT.fullmatch(text):
             return (Asked(intent="withhold", what=intents.intent(text, USER)[1]),)
         if (all_of := wordings.FORGETS_ALL.fullmatch(text)) and (naming := self.forget(all_of["all"]).naming):
             doubted = "forget" if naming == USER else ""
@@ -176,42 +180,36 @@ class MemReader:
         if not (more or is_order) and (order := wordings.FORGETS.fullmatch(text)):
             unsure = first if first.doubted == "forget" else Asked(intent="forget")
             return (unsure.model_copy(update={"what": next(filter(None, order.groups()))}),)
-        if not more and self._is_told(text, first, day):
+        tells = self._statement_tagger and (first.intent != "recall" or language(text) == "zh")
+        stated = self.stated(text, USER, day) if tells else []
+        if not more and self._is_told(text, first, stated, day):
             return (Asked(intent="remember", what=text),)
-        if not more and first.intent in ("remember", "correct") and wordings.ASKS_MODEL.match(text):
+        for_model = first.intent in ("remember", "correct") and wordings.ASKS_MODEL.match(text)
+        of_life = first.intent == "talk" and wordings.ASKS_OF_LIFE.search(text) and intents.is_asked(text)
+        if not more and (for_model or of_life):
             return (Asked(intent="recall", what=text),)
         if not more and first.intent == "recall" and wordings.REMINDS.match(text):
             return (Asked(intent="remember", what=text, when=first.when),)
         meant = [one for one in found if one.intent != "forget" or wordings.GETS_RID.search(text)]
-        is_one = not more and first.intent in ("remember", "correct")
-        return (self._whole(first, text),) if is_one else tuple(meant) or (Asked(intent="talk"),)
+        if not more and first.intent in ("remember", "correct"):
+            meant = [intents.whole(first, text, self.facts)]
+        return tuple(intents.untorn(meant, text, [one.words for one in stated])) or (Asked(intent="talk"),)
 
-    def _whole(self, asked: Asked, text: str) -> Asked:
-        """What is told, all that is said of it too, and what the sentences before it tell; a question is none."""
-        if not asked.what or asked.what not in text:
-            return asked
-        *first, last = (sentence[0] for sentence in wordings.SENTENCE.finditer(asked.what))
-        if first and last.endswith(("?", "？")) and wordings.ADDS_NOTHING.fullmatch(last):  # "Can you remember that?"
-            asked = asked.model_copy(update={"what": asked.what.removesuffix(last).rstrip()})
-        before, after = text.split(asked.what, 1)
-        if intents.is_asked(text) and not (wordings.WORD.search(before) or wordings.WORD.search(after)):
-            return Asked(intent="recall", what=text)
-        if asked.intent == "remember" and set(self.facts(text)) > set(self.facts(asked.what)):
-            return asked.model_copy(update={"what": text})  # "Hi, I'm Tom and I live in Hull"
-        is_said = before.rstrip().endswith((".", "!", "。", "！")) and not wordings.OF_MESSAGE.search(before)
-        told = before if is_said and not wordings.REPLIES.fullmatch(before) else ""
-        tail = "" if wordings.ADDS_NOTHING.fullmatch(after) else after
-        return asked.model_copy(update={"what": told + asked.what + tail})
-
-    def _is_told(self, text: str, asked: Asked, day: date) -> bool:
-        """True of what is no question and states something, where it is taken for talk, for an order to forget without
-        a word that says so ("Lukas can't come anymore"), or for a correction of nobody knows what."""
+    def _is_told(self, text: str, asked: Asked, stated: Sequence[TaggedStatement], day: date) -> bool:
+        """True of what is no question and states something, where it is taken for talk, for a question, for an order to
+        forget without a word that says so ("Lukas can't come anymore"), or for a correction of nobody knows what."""
         over = "forget" in (asked.intent, asked.doubted) and not wordings.GETS_RID.search(text)
+        if asked.intent == "recall":
+            return bool(stated) and language(text) == "zh" and not intents.is_asked(text)
         if text.endswith(("?", "？")) or not (over or asked.intent == "talk" or asked.doubted == "correct"):
             return False
-        stated = self.stated(text, USER, day) if self._statement_tagger else []
-        sure = any(one.facts for one in stated) or bool(wordings.HOLDS.match(text))
-        return sure or (asked.doubted != "correct" and bool(stated or self.facts(text)))
+        if wordings.HOLDS.match(text) or any(one.facts for one in stated):
+            return True
+        if asked.doubted == "correct":
+            return bool(stated) and not (wordings.REFERS.search(text[:12]) or wordings.CORRECTS.match(text))
+        return bool(
+            stated or self.facts(text) or (language(text) == "zh" and times.find(text, day))
+        )  # "周五要交report"
 
     def _asked_within(self, text: str, turns: Sequence[Mapping[str, object]], today: date) -> Asked | None:
         """A request for a list, a count or a search of what was said in some time; None for any other message."""

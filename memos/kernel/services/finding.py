@@ -37,6 +37,8 @@ SHARED = 0.04  # of its words, those that such a memory has too, where the encod
 SHORT = 100  # characters of a message that may change an earlier one
 MAX_NEAR = 3  # memories that a description which fits none is compared with
 
+_DAYS = re.compile(r"\((\d{4}-\d\d-\d\d)(?:/(\d{4}-\d\d-\d\d))?\)\W*$")  # as the reader writes them
+
 
 @dataclass(frozen=True)
 class Hit:
@@ -168,12 +170,14 @@ class Finding(Service):
         return (self._by_use(hits) if any(hit.cube.usage.utility for hit in hits) else hits), narrowed
 
     def near(self, caller: Caller, op: Recall, admission: Admission, most: int) -> tuple[MemCube, ...]:
-        """At most so many of those found that speak of what is asked, state the fact that is asked for, or held before
-        one of these at the time that is asked of, and where there is room what may have changed one of them since; for
-        an overview twice as many, oldest first. One that ends with a question is followed by what was replied to it."""
+        """At most so many of those found that speak of what is asked, lie on its days, state the fact asked for,
+        or held before one of these at the time that is asked of, and where there is room what may have changed one of
+        them since; for an overview twice as many, oldest first. One that ends with a question is followed by what was
+        replied to it."""
         # any two texts are near in a language beside English
         signal, least = ("tokens", NEAR) if language(op.question) == "en" else ("words", SHARED)
         near = {cube.id for cube, why in admission.found if why.get("states") or why.get(signal, 1.0) >= least}
+        near |= {cube.id for cube, _ in admission.found if op.wants.on and _is_on(cube, *op.wants.on)}
         held = [cube for cube, _ in admission.found if cube.id in near] if op.wants.held else []
         near |= {one.id for cube in held for one in self._replaced(caller, cube, *(op.wants.held or ()))}
         spoken = [cube for cube, _ in admission.found if cube.id in near]
@@ -262,6 +266,12 @@ class Finding(Service):
         if not cube.sources or is_said or cube.header.kind == SUMMARY:
             return [cube]
         return unique(root for source in self._vault.at(s.id for s in cube.sources) for root in self.roots(source))
+
+
+def _is_on(cube: MemCube, first: date, last: date) -> bool:
+    """True if a memory has days behind its words that lie between these."""
+    days = _DAYS.search(cube.text)
+    return days is not None and days[1] <= last.isoformat() and first.isoformat() <= (days[2] or days[1])
 
 
 def _may_change(earlier: MemCube, later: MemCube) -> bool:

@@ -36,6 +36,7 @@ MAX_REQUEST = 600  # characters; what is longer is a text
 NEAR = 400  # characters of what was said before a message, of which the tagger reads as many
 SURE = 0.8  # likelihood of the labels of a destructive part; what is less sure is asked back
 SURE_OF = {"correct": 0.5}  # what was corrected is still in its history
+PLAIN, MOST = 0.9, 0.8  # likelihood of the labels, and share of a message, of a part that is no more than it says
 MAX_POINTER = 24  # characters of words that may point to what was said before: "that list"
 
 
@@ -153,13 +154,22 @@ def _tagged(text: str, before: str, has_turns: bool, tagger: MessageTagger) -> T
     """The parts and slots of a message; without what was said before, where that only blurs a clear request."""
     tagged = tagger.tag(text, before)
     destroys_in_doubt = any(part.label in _DESTRUCTIVE and part.sure < SURE for part in tagged.parts)
-    unsure = destroys_in_doubt or any(label.startswith("ask_back") for label in _labels(tagged))
+    asks_back = any(label.startswith("ask_back") for label in _labels(tagged))
+    unsure = destroys_in_doubt or asks_back
     stands = not wordings.REFERS.search(text) and _labels(tagged) != ["recall"]  # by itself, as far as a word can tell
-    if not has_turns or tagged.pointed or not (unsure or stands):
+    if not has_turns or (tagged.pointed and not stands) or not (unsure or stands):
         return tagged
     alone = tagger.tag(text)
+    if stands and _is_plain(alone, text) and not (asks_back and _labels(alone) == ["forget"]):
+        return alone
     is_clear = unsure and _says_whose(alone) and (destroys_in_doubt or _is_pronoun(text, alone))
     return alone if is_clear or (stands and _labels(alone) == ["recall"]) else tagged
+
+
+def _is_plain(tagged: TaggedMessage, text: str) -> bool:
+    """True of a message that tells, asks or wants forgotten one thing, beyond doubt."""
+    sure = [one for one in tagged.parts if one.label in ("remember", "recall", "forget") and one.sure >= PLAIN]
+    return len(tagged.parts) == len(sure) == 1 and sure[0].end - sure[0].begin > MOST * len(text)
 
 
 def _labels(tagged: TaggedMessage) -> list[str]:

@@ -6,6 +6,7 @@ Knows English and Chinese; knows no stores and no tensors.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from datetime import date, datetime, time, timezone
 from enum import Enum
 from functools import lru_cache
@@ -25,7 +26,7 @@ from memos.interface.reading.requests import wordings
 from memos.interface.reading.statements.statements import attribute_in, read
 from memos.interface.reading.times import times
 from memos.lazy import pattern
-from memos.ops import Wants
+from memos.ops import Asked, Wants
 
 
 class SentenceIntent(Enum):
@@ -131,6 +132,50 @@ def is_question(text: str, speaker: str = "") -> bool:
     if parse(last, speaker):  # "Will lives in Oslo" opens like a question
         return False
     return bool(_QUESTION_WORDS.match(_LEAD.sub("", last, count=1)) or parse_question(last, speaker or "User"))
+
+
+def whole(asked: Asked, text: str, facts: Callable[[str], Sequence[Fact]]) -> Asked:
+    """What is told, all that is said of it too, and what the sentences before it tell; a question is none. facts: those
+    in a text."""
+    if not asked.what or asked.what not in text:
+        return asked
+    *first, last = (sentence[0] for sentence in wordings.SENTENCE.finditer(asked.what))
+    if first and last.endswith(("?", "？")) and wordings.ADDS_NOTHING.fullmatch(last):  # "Can you remember that?"
+        asked = asked.model_copy(update={"what": asked.what.removesuffix(last).rstrip()})
+    before, after = text.split(asked.what, 1)
+    if is_asked(text) and not (wordings.WORD.search(before) or wordings.WORD.search(after)):
+        return Asked(intent="recall", what=text)
+    if asked.intent == "remember" and set(facts(text)) > set(facts(asked.what)):
+        return asked.model_copy(update={"what": text})  # "Hi, I'm Tom and I live in Hull"
+    is_said = before.rstrip().endswith((".", "!", "。", "！")) and not wordings.OF_MESSAGE.search(before)
+    told = before if is_said and not wordings.REPLIES.fullmatch(before) else ""
+    tail = "" if wordings.ADDS_NOTHING.fullmatch(after) else after
+    return asked.model_copy(update={"what": told + asked.what + tail})
+
+
+def untorn(asked: Sequence[Asked], text: str, stated: Sequence[str]) -> list[Asked]:
+    """Requests of which none is but to keep what is told, as one that keeps all of it, where words that state something
+    lie in none of them whole: the tagger cuts within them at times, above all after other messages."""
+    kept = [one for one in asked if one.intent in ("remember", "correct")]
+    if len(kept) == len(asked) and not wordings.REFERS.search(text):  # else words stand for others
+        asked = kept = [one if one.what in text else one.model_copy(update={"what": text}) for one in kept]
+    places = [(at := text.index(one.what), at + len(one.what)) for one in kept if one.what in text]
+    if not kept or len(places) < len(asked) or all(_lies_in(words.rstrip(" .!。！"), text, places) for words in stated):
+        return list(asked)
+    return [(kept[0] if len(kept) == 1 else Asked(intent=kept[0].intent)).model_copy(update={"what": text})]
+
+
+def _lies_in(words: str, text: str, places: Sequence[tuple[int, int]]) -> bool:
+    """True if one of the places in a text has all of the words, but for an order to keep them that stands before it."""
+    begin = text.index(words)
+    cut = next((at for at, end in places if at < begin + len(words) <= end), len(text))  # where their end is kept from
+    return cut <= begin or _is_order_alone(text[begin:cut] if cut < len(text) else f"{words},")
+
+
+def _is_order_alone(words: str) -> bool:
+    if not wordings.WORD.search(wordings.ORDER_ZH.sub("", words)):
+        return True
+    return words[-1:] in " ，,：:" and bool(wordings.ADDS_NOTHING.fullmatch(words) or wordings.CORRECTS.match(words))
 
 
 def is_worth_keeping(sentence: str, speaker: str) -> bool:
@@ -244,11 +289,23 @@ def wants(question: str, today: date) -> Wants:
     said = _ASKS_FOR_SAID.fullmatch(found.rest) if found and found.is_since else None
     since = datetime.combine(found.first, time(), timezone.utc) if found and said else None
     asked = _asked_of(question, today)
-    within = {"since": since, "whatever": bool(said and not said["matter"]), "held": asked and asked[1:]}
+    within = {
+        "since": since,
+        "whatever": bool(said and not said["matter"]),
+        "held": asked and asked[1:],
+        "on": _ahead(question, today),
+    }
     if _OVERVIEW.search(question):
         return Wants(overview=True, side="" if _BOTH_SIDES.search(question) else "user", **within)
     is_request = bool(_REQUEST.search(question) and _BETWEEN_US.search(question))
     return Wants(side="assistant" if _REPLIED.search(question) else "user", request=is_request, **within)
+
+
+def _ahead(question: str, today: date) -> tuple[date, date] | None:
+    """The days that a question names, if they are not over."""
+    found = times.find(question, today)
+    days = [date.fromisoformat(day) for day in found.when.split("/")] if found else []
+    return (days[0], days[-1]) if days and days[-1] >= today else None
 
 
 def described(words: str, speaker: str) -> list[Fact]:

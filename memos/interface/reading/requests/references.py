@@ -43,11 +43,7 @@ _SHE_NOUN = pattern(r"\b(?:sister|mother|mum|mom|daughter|wife|aunt|girlfriend|g
 _HE_NOUN = pattern(r"\b(?:brother|father|dad|son|husband|uncle|boyfriend|grandfather|nephew|man|guy|boy)\b")
 _SHE = pattern(r"\b(?:she|her|hers|herself)\b", re.IGNORECASE)
 _HE = pattern(r"\b(?:he|him|his|himself)\b", re.IGNORECASE)
-_NO_NOUN = (
-    r"again|too|now|any|please|either|to|and|or|but|for|at|with|from|on|about|in|yet|instead|back|also|when|where|what"
-    r"|who|how|that|if|because|as|by|is|was|anymore|until|off|out|up|down|so|then|there|here|today|tomorrow|yesterday"
-    r"|know|see|read|edit|have|use|access|write|change|look|the|a|an|my|our|this|these|those|some|all|not|only|alone"
-)
+_NO_NOUN = r"again|too|now|any|please|either|to|and|or|but|for|at|with|from|on|about|in|yet|instead|back|also|when|where|what|who|how|that|if|because|as|by|is|was|anymore|until|off|out|up|down|so|then|there|here|today|tomorrow|yesterday|know|see|read|edit|have|use|access|write|change|look|the|a|an|my|our|this|these|those|some|all|not|only|alone"
 _NOUN_ALONE = pattern(rf" (?!(?:{_NO_NOUN})\b|\w+(?:s|ed|ing|t)\b)[a-z]+\s*(?:$|[.!?,;])")
 MAX_NOUN = 6  # words
 _HAN = r"\u4e00-\u9fff"
@@ -101,11 +97,8 @@ def known(turns: Sequence[Mapping[str, object]]) -> Known:
 
 
 _SHARED = pattern(
-    r"(?:^|\b(?:can|could|may|does|do|is|yes, |no, )\s*)(?P<with>(?!(?:can|could|may|does|do|is|yes|no)\b)(?:the |my |our )?[\w-]+(?: (?-i:[A-Z])[\w-]+| team| group)?)(?: and (?-i:[A-Z])\w+)?(?: (?:can|may|still|now|also|able|allowed|to))* (?:see|read|view|access|edit|open|annotate|comment on|change) (?P<what>(?:my|our|the|[A-Z]\w+['’]s) [\w' -]+?)[?.!]*$"
-    r"|\b(?P<what2>(?:my|our|the|[A-Z]\w+['’]s) [\w' -]+?) (?:is|was|are|has been)? ?(?:shared with|visible to|open to) (?P<with2>(?:the |my |our )?[\w-]+(?: team| group)?)"
-    r"|\bshared? (?P<what3>(?:my|our|the|[A-Z]\w+['’]s) [\w' -]+?) with (?P<with3>(?:the |my |our )?[\w-]+(?: team| group)?)"
-    rf"|(?P<with4>[{_HAN}]{{2,5}}?)(?:还|也|现在)?(?:可以|能|能够|有权)(?:看到|看见|查看|看|编辑|读|访问|批注|修改)(?P<what4>[{_HAN}]{{2,10}}?)[吗？。！]*$"
-    rf"|(?P<what5>[{_HAN}]{{2,10}}?)(?:已经|是|已)?(?:共享|分享|开放)给(?:了)?(?P<with5>[{_HAN}]{{2,5}}?)[了吗？。！，]*$",
+    r"(?:^|\b(?:can|could|may|does|do|is|yes, |no, )\s*)(?P<with>(?!(?:can|could|may|does|do|is|yes|no)\b)(?:the |my |our )?[\w-]+(?: (?-i:[A-Z])[\w-]+| team| group)?)(?: and (?-i:[A-Z])\w+)?(?: (?:can|may|still|now|also|able|allowed|to))* (?:see|read|view|access|edit|open|annotate|comment on|change) (?P<what>(?:my|our|the|[A-Z]\w+['’]s) [\w' -]+?)[?.!]*$|\b(?P<what2>(?:my|our|the|[A-Z]\w+['’]s) [\w' -]+?) (?:is|was|are|has been)? ?(?:shared with|visible to|open to) (?P<with2>(?:the |my |our )?[\w-]+(?: team| group)?)|\bshared? (?P<what3>(?:my|our|the|[A-Z]\w+['’]s) [\w' -]+?) with (?P<with3>(?:the |my |our )?[\w-]+(?: team| group)?)"
+    rf"|(?P<with4>[{_HAN}]{{2,5}}?)(?:还|也|现在)?(?:可以|能|能够|有权)(?:看到|看见|查看|看|编辑|读|访问|批注|修改)(?P<what4>[{_HAN}]{{2,10}}?)[吗？。！]*$|(?P<what5>[{_HAN}]{{2,10}}?)(?:已经|是|已)?(?:共享|分享|开放)给(?:了)?(?P<with5>[{_HAN}]{{2,5}}?)[了吗？。！，]*$",
     re.IGNORECASE,
 )
 

@@ -17,18 +17,14 @@ SENTENCE = pattern(  # "Dr. Seuss" is within one
 WORD = pattern(r"[^\W\d_]")
 TO_ME = pattern(r"\b(?:remind|tell|show|give|let) (?:me|us)\b", re.IGNORECASE)
 POINTS = pattern(
-    r"(?:all of |both of )?(?:it|its|that|this|them|those|these|they|there|here|both|the same|all that|that all|it all)"
-    r"(?: (?:one|ones|thing|things|stuff))?|the (?:one|other|thing|latter|former|lot)"
-    r"|(?:它们?|其|这些?|那些?|此)(?:都|全部|全)?|[这那][个只条家本份张件间辆台部座所套幅篇首款次处种位名]?(?:东西|玩意儿?|事儿?|些)?|里[面头]|上[面头]|那[里儿]|这[里儿]",
-    re.IGNORECASE,
+    r"(?i)(?:all of |both of )?(?:it|its|that|this|them|those|these|they|there|here|both|the same|all that|that all|it all)(?: (?:one|ones|thing|things|stuff))?|the (?:one|other|thing|latter|former|lot)|(?:它们?|其|这些?|那些?|此)(?:都|全部|全)?|[这那][个只条家本份张件间辆台部座所套幅篇首款次处种位名]?(?:东西|玩意儿?|事儿?|些)?|里[面头]|上[面头]|那[里儿]|这[里儿]"
 )
 REFERS = pattern(  # to what was said before, as far as a word can tell
-    r"\b(?:it|its|that|this|th[oe]se|them|they|their|she|hers?|he|him|his|ones?|there|same|former|latter|others?|both|either|so|else|again|why)\b|[它其这那她他]",
+    r"\b(?:it|its|that|this|th[oe]se|them|they|their|she|hers?|he|him|his|ones?|there|same|former|latter|others?|both|either|so|else|again|why)\b|[它她他]|其(?![实他余中])|这(?!周|个?月|个?星期|几天|两天|次|么|样|辈)|那(?!天|年|么|样|时)",
     re.IGNORECASE,
 )
 INTRODUCES = pattern(  # "note that ..."; not "forgot my keys"
-    r"[,:;.!?，：。—-]\s*$|\bthat\s*$|\b(?:remember|note|fyi|log|jot|in mind|forget|so|and|but|well|btw)\b|记|忘",
-    re.IGNORECASE,
+    r"(?i)[,:;.!?，：。—-]\s*$|\bthat\s*$|\b(?:remember|note|fyi|log|jot|in mind|forget|so|and|but|well|btw)\b|记|忘"
 )
 DEFINITE = pattern(r"(?:the|that|this|those|these|his|her|its|their)\b|[这那该其]", re.IGNORECASE)
 NAMES_A_THING = pattern(r"the (?!(?:one|other|thing|latter|former|lot|same)s?\b)(?:\w+ )*(?P<noun>\w+)$", re.IGNORECASE)
@@ -41,45 +37,30 @@ AFTER = pattern(r"(?:(?<=with)|(?<=to)|(?<=from)| (?:with|to|from)) (?P<with>[\w
 INSIDE = pattern(r"(?P<what>.*\S) with (?P<with>[\w@.-]*\w)")
 NEXT = pattern(r"(?<=\w) (?:back to|with|to|from)$|(?<=.)的$")  # what opens the slot after it
 CALLED = pattern(  # what stands around a name: "the group hikers", "hikers' "
-    r"^(?:the |our )?(?:group|team|user|agent) (?:called )?(?=\w)|^(?:the|our) (?=\w)|['’]s?$"
-    r"|^(?:用户|群组|同事)(?=[\u4e00-\u9fffA-Za-z])",
-    re.IGNORECASE,
+    r"(?i)^(?:the |our )?(?:group|team|user|agent) (?:called )?(?=\w)|^(?:the|our) (?=\w)|['’]s?$|^(?:用户|群组|同事)(?=[\u4e00-\u9fffA-Za-z])"
 )
 _WEEKDAY = r"(?:mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|sat(?:ur)?|sun)(?:day)?s?"
 WEEKDAYS = pattern(
-    rf"\b{_WEEKDAY}(?:(?:, and|, or|,| and| or| &|/) ?{_WEEKDAY})+\b", re.IGNORECASE
+    rf"(?i)\b{_WEEKDAY}(?:(?:, and|, or|,| and| or| &|/) ?{_WEEKDAY})+\b", re.IGNORECASE
 )  # several, in a list
 OWNS = pattern(r"his|its|their", re.IGNORECASE)
 WITHHELD = pattern(  # "don't delete it yet"; not "don't keep it"
-    r"(?:\b(?:do not|dont|never|not to|no need to|rather not)|n['’]t)(?: (?:ever|yet|just|actually|you|go and|dare"
-    r"|want (?:you )?to))* (?:delet|eras|remov|wip|scrap|purg|bin|ditch|revok|withdraw|unshar|roll|revert|undo"
-    r"|undid)\w*\b|(?:别|不要|勿|莫|不用|不必|不许|不准|不能|先不|暂不|暂时不)(?:急着|忙着|着急|给我|随便|现在|马上"
-    r"|真的?)?(?:删|清[掉除空]|抹[掉去]|撤[销回掉]|收回|回滚|擦掉|销毁|扔|丢掉|取消)",
-    re.IGNORECASE,
+    r"(?i)(?:\b(?:do not|dont|never|not to|no need to|rather not)|n['’]t)(?: (?:ever|yet|just|actually|you|go and|dare|want (?:you )?to))* (?:delet|eras|remov|wip|scrap|purg|bin|ditch|revok|withdraw|unshar|roll|revert|undo|undid)\w*\b|(?:别|不要|勿|莫|不用|不必|不许|不准|不能|先不|暂不|暂时不)(?:急着|忙着|着急|给我|随便|现在|马上|真的?)?(?:删|清[掉除空]|抹[掉去]|撤[销回掉]|收回|回滚|擦掉|销毁|扔|丢掉|取消)"
 )
 FORMS = pattern(  # where a memory may be taken out of without being lost
-    r"(?<![a-z])(?:cached?|adapter|LoRA|KV|GPU|weights|by heart|(?:pre|un)?loaded|train(?:ed)? (?:on|into?)|resident"
-    r"|memori[sz]ed?|(?:kept?|still|is|are|stays?) warm|warm slots?|(?:at|to) hand|within reach)(?![a-z])"
-    r"|缓存|快取|显存|显卡|适配器|权重|激活|常驻|预热|热着|温着|预载|加载|载入|[进入]模型|手边|背(?:下|熟|过|着|会)",
-    re.IGNORECASE,
+    r"(?i)(?<![a-z])(?:cached?|adapter|LoRA|KV|GPU|weights|by heart|(?:pre|un)?loaded|train(?:ed)? (?:on|into?)|resident|memori[sz]ed?|(?:kept?|still|is|are|stays?) warm|warm slots?|(?:at|to) hand|within reach)(?![a-z])|缓存|快取|显存|显卡|适配器|权重|激活|常驻|预热|热着|温着|预载|加载|载入|[进入]模型|手边|背(?:下|熟|过|着|会)"
 )
 ERASES = pattern(r"\b(?:delet|eras|forg[eo]t)|删|忘|销", re.IGNORECASE)  # a cache, too, is wiped and cleared
 WHOLLY = pattern(  # not out of the cache alone
-    r"\b(?:memor|records?\b|originals?\b|backups?\b|trace|destr|eradicat|obliterat|shred|purg|wholly|completely"
-    r"|entirely|altogether|for good|permanently)"
-    r"|记忆|记录|彻底|原[文件始]|底稿|备份|存底|全部|通通|一概|永久|毁|连根|抹平",
-    re.IGNORECASE,
+    r"(?i)\b(?:memor|records?\b|originals?\b|backups?\b|trace|destr|eradicat|obliterat|shred|purg|wholly|completely|entirely|altogether|for good|permanently)|记忆|记录|彻底|原[文件始]|底稿|备份|存底|全部|通通|一概|永久|毁|连根|抹平"
 )
 NO_NOUN = pattern(r"\s*(?:$|[,.!?;:]|(?:again|too|now|any|please|to|and|or|but|for|at|with|from|on|about|in)\b)")
 _DONT = r"(?:please |pls )?(?:do not|don['’]?t|never)(?: ever)? (?:save|store|remember|record|log|note|memori[sz]e|write|keep(?! it))"
 UNKEPT = pattern(  # "..., don't save that", "don't remember that I like jazz"; not "don't save that file"
-    rf"(?:^|[.!?,;:\n]\s*|\b(?:but|and|so|please|pls) )(?:{_DONT}(?: (?:down|on to))?"
-    r" (?:(?:any of )?(?:that|this|it)|what i (?:just )?(?:said|told you))"
-    r"(?: (?:down|anywhere|please|pls|plz|ok(?:ay)?|though|either|thanks))*\s*(?:$|[.!,;:)]|(?=\bbut\b)))"
+    rf"(?i)(?:^|[.!?,;:\n]\s*|\b(?:but|and|so|please|pls) )(?:{_DONT}(?: (?:down|on to))?"
+    r" (?:(?:any of )?(?:that|this|it)|what i (?:just )?(?:said|told you))(?: (?:down|anywhere|please|pls|plz|ok(?:ay)?|though|either|thanks))*\s*(?:$|[.!,;:)]|(?=\bbut\b)))"
     rf"|(?:^|[.!?\n]\s*)(?:{_DONT}(?: that (?=(?:i|my|we|our|i['’]\w+)\b)| (?=(?:i|we|i['’]\w+)\b))(?!.*\?\s*$)|off the record[,:])"
-    r"|(?:^|[，。！,;；]\s*)(?:请|拜托)?(?:别|不要|勿|不用)(?:帮我|给我)?(?:把)?(?:这个?|它|这些|这[句条件]话?)?(?:记录?|保?存|储存)"
-    r"(?:下来|住|下|起来)?(?:这个?|它|这些|这[句条件]话?)?\s*(?:$|[，。！,.!：:])",
-    re.IGNORECASE,
+    r"|(?:^|[，。！,;；]\s*)(?:请|拜托)?(?:别|不要|勿|不用)(?:帮我|给我)?(?:把)?(?:这个?|它|这些|这[句条件]话?)?(?:记录?|保?存|储存)(?:下来|住|下|起来)?(?:这个?|它|这些|这[句条件]话?)?\s*(?:$|[\s，。！,.!：:])|(?:^|[，。！,;；\s])这个?(?:就)?(?:别|不要|不用|不必)(?:帮我|给我)?(?:记|保?存)(?:录|下来|住|下|了)?(?:$|[\s，。！,.!])"
 )
 _SAY = (
     r"(?:(?:please|pls|plz|can|could|would|you|just|no|oh|oops|ok(?:ay)?|wait|actually|sorry|now|and|then|hey)[,.!]* )*"
@@ -88,34 +69,28 @@ _ERASE = r"(?:forget(?: about)?|delete|erase|remove|wipe(?: out)?|scrub|clear|sc
 _THANKS = r"(?:,? (?:please|pls|plz|now|again|then|ok|thanks|thx|for me))*[\s.!?~]*"
 _SAID = r"(?:(?:that )?i(?:['’]ve)? (?:just |ever )?(?:said|told (?:you|u)|wrote|sent|mentioned|typed)(?: that)?)"
 ASKS_MODEL = pattern(  # for what is not remembered yet
-    r"(?:(?:please|pls|ok(?:ay)?|now|hey),? |(?:can|could|would|will) you )*"
-    r"(?:tell me (?!that)|(?:give|show) me|write(?! (?:\w+ )?down)|draft|compose|translate|explain|suggest|recommend|rewrite|proofread"
-    r"|brainstorm|come up with|generate|calculate|convert|anything about)\b",
-    re.IGNORECASE,
+    r"(?i)(?:(?:please|pls|ok(?:ay)?|now|hey),? |(?:can|could|would|will) you )*(?:tell me (?!that)|(?:give|show) me|write(?! (?:\w+ )?down)|draft|compose|translate|explain|suggest|recommend|rewrite|proofread|brainstorm|come up with|generate|calculate|convert|anything about)\b|(?:请|帮我|给我)?(?:介绍|说说|讲讲|聊聊|谈谈|总结)(?:一下|下)?"
 )
 REPLIES = pattern(  # to what was said before, or about who is talked to: nothing to keep, and nothing to look up
-    r"(?:(?:(?:hi|hello|hey|hiya|good (?:morning|afternoon|evening|night|day)|everyone|there|all|oh|ah|hm+|well|so|and|but|ok(?:ay)?|k|yes|yeah|ye[ps]|yup|no|nope|nah|sure|please|pls|thanks|thx|maybe|never ?mind|got it|help(?: me)?|stop(?: it)?|not (?:really|yet|now|sure|at all)|(?:i|we) (?:do|did|am|was|will|can|(?:do|did|wo|ca)n['’]?t)|me (?:too|neither)|same)\b|[\s,.!…])+"
-    r"|(?:(?:and|so|hey|ok),? )?(?:(?:who|what) (?:are|r) (?:you|u)|what['’]?s your name|what is your name|are (?:you|u) (?:a bot|an? ai|human|real|there)|who made (?:you|u)|how (?:are|r) (?:you|u|things)(?: doing)?(?: today)?|how['’]?s it going|what['’]?s up)[?!. ]*)",
-    re.IGNORECASE,
+    r"(?i)(?:(?:(?:hi|hello|hey|hiya|good (?:morning|afternoon|evening|night|day)|everyone|there|all|oh|ah|hm+|well|so|and|but|ok(?:ay)?|k|yes|yeah|ye[ps]|yup|no|nope|nah|sure|please|pls|thanks|thx|maybe|never ?mind|got it|help(?: me)?|stop(?: it)?|not (?:really|yet|now|sure|at all)|(?:i|we) (?:do|did|am|was|will|can|(?:do|did|wo|ca)n['’]?t)|me (?:too|neither)|same)\b|[\s,.!…])+|(?:(?:and|so|hey|ok),? )?(?:(?:who|what) (?:are|r) (?:you|u)|what['’]?s your name|what is your name|are (?:you|u) (?:a bot|an? ai|human|real|there)|who made (?:you|u)|how (?:are|r) (?:you|u|things)(?: doing)?(?: today)?|how['’]?s it going|what['’]?s up)[?!. ]*)"
 )
 _KEEPS = r"note|remember|keep|save|store|log|jot|mind|forget|write|record"  # words of an order to remember
 ADDS_NOTHING = pattern(  # behind what is to be remembered: an order, or a courtesy
-    rf".*(?:\b(?:{_KEEPS}|got (?:that|it)|amend|fix|update|adjust|change|(?:would|will|can|could) (?:you|u))\b|[记忘存写留备错改]).*"
-    r"|(?:(?:please|pls|plz|thanks|thank you|thx|ty|ok(?:ay)?|btw|by the way|lol|haha|though|too|so|you know|just|fyi|for (?:me|later|next time))\b|[\s,.!?;:)(~…'\"“”‘’。，！]|[吧哦])*",
-    re.IGNORECASE | re.DOTALL,
+    rf"(?is).*(?:\b(?:{_KEEPS}|got (?:that|it)|amend|fix|update|adjust|change|(?:would|will|can|could) (?:you|u))\b|[记忘存写留备错改]).*"
+    r"|(?:(?:please|pls|plz|thanks|thank you|thx|ty|ok(?:ay)?|btw|by the way|lol|haha|though|too|so|you know|just|fyi|for future reference|for (?:me|later|next time))\b|[\s,.!?;:)(~…'\"“”‘’。，！]|[吧哦])*"
 )
 REMINDS = pattern(  # of what is to be done, which is kept
-    r"(?:(?:please|pls|ok(?:ay)?|hey),? |(?:can|could|would|will) (?:you|u) )*remind me (?:to|that|(?:tomorrow|tonight|later|(?:on|at|in|next|this) \w+) (?:to|that|about))\b(?!.*\?\s*$)",
-    re.IGNORECASE,
+    r"(?i)(?:(?:please|pls|ok(?:ay)?|hey),? |(?:can|could|would|will) (?:you|u) )*remind me (?:to|that|(?:tomorrow|tonight|later|(?:on|at|in|next|this) \w+) (?:to|that|about))\b(?!.*\?\s*$)"
 )
 OF_MESSAGE = pattern(  # in a sentence that is about what is to be remembered, and tells nothing itself
-    rf"{REFERS.pattern}|\b(?:{_KEEPS}|correction|wrong|mistake|meant|update|change|quick|heads up|fyi|no)\b|[记忘存写留备错]",
-    re.IGNORECASE,
+    rf"(?i){REFERS.pattern}|\b(?:{_KEEPS}|correction|wrong|mistake|meant|update|change|quick|heads up|fyi|no)\b|[记忘存写留备错]"
 )
+CORRECTS = pattern(  # what was said just before
+    r"(?i)(?:no|nope|nah|wait|sorry|oops|actually|correction|wrong|not quite|i meant|i mean|that['’]?s|it['’]?s|make (?:it|that)|should be)\b|不对|不是|错|应该|[更纠]正|我是说|.*(?:改过来|改一下|改正|更新一下)"
+)
+ORDER_ZH = pattern(r"^(?:请|麻烦|帮我|给我|你)*(?:记住|记一下|记得|记下来?|别忘了?|记录?)(?:一下)?[，,：: ]*")
 GETS_RID = pattern(  # words without which nothing is told to go
-    r"\b(?:delet|eras|forg[eo]t|remov|wip(?:e|ing)|scrub|clear|scrap|drop|los[et]|unsav|strik|scratch|rid\b|tak(?:e|ing)\b|never ?mind|purg|bin\b|trash|dump|throw|toss|cross|redact|expunge|let go|get it out|clean|shred|discard|destroy|undo|(?:don['’]?t|do not|no longer|not|stop|never|rather you)\b.*\b(?:keep|keeping|sav|stor|remember|know|have|need|hold|hang|retain|mention|bring)|disappear|nuke|kill|(?:can|may|must|should) go[.! ]*$|go away|gone|get lost|out of (?:your|the)|blank|hide|ditch|cancel (?:that|it|my (?:memory|note)))"
-    r"|[删忘抹清销撤扔掉]|别[再记留存提保]|不[要用必留]|剔除|去掉|移除|丢",
-    re.IGNORECASE,
+    r"(?i)\b(?:delet|eras|forg[eo]t|remov|wip(?:e|ing)|scrub|clear|scrap|drop|los[et]|unsav|strik|scratch|rid\b|tak(?:e|ing)\b|never ?mind|purg|bin\b|trash|dump|throw|toss|cross|redact|expunge|let go|get it out|clean|shred|discard|destroy|undo|(?:don['’]?t|do not|no longer|not|stop|never|rather you)\b.*\b(?:keep|keeping|sav|stor|remember|know|have|need|hold|hang|retain|mention|bring)|disappear|nuke|kill|(?:can|may|must|should) go[.! ]*$|go away|gone|get lost|out of (?:your|the)|blank|hide|ditch|cancel (?:that|it|my (?:memory|note)))|[删忘抹清销撤扔掉]|别[再记留存提保]|不[要用必留]|剔除|去掉|移除|丢"
 )
 LAST_SAID = pattern(
     r"(?:the|my|that) (?:very )?(?:last|latest|previous)(?: (?:thing|one|message|bit|memory|note|part|sentence))?"
@@ -123,59 +98,45 @@ LAST_SAID = pattern(
     re.IGNORECASE,
 )
 TAKES_BACK = pattern(  # what was said, and not what was done
-    rf"{_SAY}{_ERASE} (?:it|that|this|{LAST_SAID.pattern}){_THANKS}"
-    rf"|(?:请|麻烦)?(?:把)?(?:{LAST_SAID.pattern}|这个?|那个?|它)(?:给我?)?(?:都)?(?:删|忘|抹|清)(?:掉|了|除)?[了吧。！]*",
-    re.IGNORECASE,
+    rf"(?i){_SAY}{_ERASE} (?:it|that|this|{LAST_SAID.pattern}){_THANKS}|(?:请|麻烦)?(?:把)?(?:{LAST_SAID.pattern}|这个?|那个?|它)(?:给我?)?(?:都)?(?:删|忘|抹|清)(?:掉|了|除)?[了吧。！]*"
 )
 UNDO = pattern(
-    rf"{_SAY}(?:(?:undo|revert|reverse)(?: (?:it|that|this|the (?:last one|deletion|delete)))?"
-    rf"|(?:bring|put|get|give me) (?:it|that|this|them) back|(?:restore|undelete|unforget) (?:it|that|this|them)){_THANKS}"
-    r"|(?:算了[，,]?|不对[，,]?|等等[，,]?)?(?:请|帮我)?(?:把[它这那]个?)?(?:撤[销回](?:刚才的?)?(?:删除|操作)?|恢复|还原|找回来?|加回[来去])(?:一下|回来)?[吧。！]*",
-    re.IGNORECASE,
+    rf"(?i){_SAY}(?:(?:undo|revert|reverse)(?: (?:it|that|this|the (?:last one|deletion|delete)))?|(?:bring|put|get|give me) (?:it|that|this|them) back|(?:restore|undelete|unforget) (?:it|that|this|them)){_THANKS}"
+    r"|(?:算了[，,]?|不对[，,]?|等等[，,]?)?(?:请|帮我)?(?:把[它这那]个?)?(?:撤[销回](?:刚才的?)?(?:删除|操作)?|恢复|还原|找回来?|加回[来去])(?:一下|回来)?[吧。！]*"
 )
 EVERYTHING = pattern(  # "everything you know about Callum"
-    r"(?:everything|anything|whatever|all)(?: of it| (?:the )?(?:memories|things|stuff))?"
-    r"(?: (?:that )?(?:you|u)(?: (?:know|have|remember|stored|saved|kept))?)? (?:about|on|of|regarding) (?P<name>.+?)"
-    r"|(?:所有|一切|全部)?关于(?P<zh>.+?)(?:的(?:所有|一切|全部)?(?:事情?|记忆|东西|信息)?)?"
-    r"|(?:everything|it all|all of it|all (?:the |my |your )?(?:memories|data|notes))(?: (?:that )?(?:you|u)(?:['’]ve)? (?:know|have|remember|stored|saved|kept|got)(?: stored)?)?|(?:所有|一切|全部)(?:的?(?:记忆|东西|信息))?",
+    r"(?:everything|anything|whatever|all)(?: of it| (?:the )?(?:memories|things|stuff))?(?: (?:that )?(?:you|u)(?: (?:know|have|remember|stored|saved|kept))?)? (?:about|on|of|regarding) (?P<name>.+?)|(?:所有|一切|全部)?关于(?P<zh>.+?)(?:的(?:所有|一切|全部)?(?:事情?|记忆|东西|信息)?)?|(?:everything|it all|all of it|all (?:the |my |your )?(?:memories|data|notes))(?: (?:that )?(?:you|u)(?:['’]ve)? (?:know|have|remember|stored|saved|kept|got)(?: stored)?)?|(?:所有|一切|全部)(?:的?(?:记忆|东西|信息))?",
     re.IGNORECASE,
 )
 _OF_ALL = rf"(?:forget|wipe|delete|erase|remove|clear|get rid of|scrub) (?P<all>{EVERYTHING.pattern})"
 FORGETS_ALL = pattern(rf"{_SAY}{_OF_ALL}{_THANKS}", re.IGNORECASE)  # nothing is left to ask back
 _NAMED = r"(?:(?:my|our|the) (?:[\w'’-]+ ){0,2}?)?(?!(?:me|us|you|it|that|this|those|these|them|they|him|his|her|their|he|she|everything|all|anything|some|to|how|about|up|out)\b)[\w'’-]+(?: (?-i:[A-Z])[\w'’-]+)?"
 FORGETS = pattern(  # an order by its form alone, of so few words that they are no more than a name
-    rf"{_SAY}(?:forget(?: about)?|delete|erase|wipe|remove) (?P<what>{_NAMED}){_THANKS}"
-    rf"|{_SAY}(?:forget|delete|erase|wipe|clear|remove) (?:what(?:ever)?) (?:you|u) (?:have|know|remember|saved|stored|kept)(?: (?:on|about|of))? (?P<known>{_NAMED}){_THANKS}"
-    rf"|{_SAY}{_ERASE} (?:the|that|my) (?:bit|thing|stuff|part|note|info)s? (?:about|on|with) (?P<about>(?!(?:it|that|this|them|him|her)\b)[^,;.?!]{{2,60}}?){_THANKS}"
-    rf"|{_SAY}(?:(?:never|don['’]?t|do not)(?: (?:you|ever))* (?:mention|bring up|talk about|speak of)|stop (?:mentioning|bringing up|talking about)) (?P<never>{_NAMED})(?: to me)?(?: (?:again|ever|any ?more))*{_THANKS}"
-    rf"|{_SAY}(?:don['’]?t|do not|never) (?:keep|store|save|hang on to|hold on to|remember) (?P<unkept>my [\w'’-]+(?: [\w'’-]+){{0,2}}?){_THANKS}"
-    r"|(?:以后)?(?:再也)?(?:别|不要|不许)再?(?:跟我|和我)?提起?(?P<zh_never>[\u4e00-\u9fff]{2,6}?)了?[吧。！]*",
-    re.IGNORECASE,
+    rf"(?i){_SAY}(?:forget(?: about)?|delete|erase|wipe|remove) (?P<what>{_NAMED}){_THANKS}|{_SAY}(?:forget|delete|erase|wipe|clear|remove) (?:what(?:ever)?) (?:you|u) (?:have|know|remember|saved|stored|kept)(?: (?:on|about|of))? (?P<known>{_NAMED}){_THANKS}|{_SAY}{_ERASE} (?:the|that|my) (?:bit|thing|stuff|part|note|info)s? (?:about|on|with) (?P<about>(?!(?:it|that|this|them|him|her)\b)[^,;.?!]{{2,60}}?){_THANKS}|{_SAY}(?:(?:never|don['’]?t|do not)(?: (?:you|ever))* (?:mention|bring up|talk about|speak of)|stop (?:mentioning|bringing up|talking about)) (?P<never>{_NAMED})(?: to me)?(?: (?:again|ever|any ?more))*{_THANKS}|{_SAY}(?:don['’]?t|do not|never) (?:keep|store|save|hang on to|hold on to|remember) (?P<unkept>my [\w'’-]+(?: [\w'’-]+){{0,2}}?){_THANKS}"
+    r"|(?:请|帮我)?(?:把)?(?:忘[掉记]?|删[掉除]?)(?:了)?(?:我(?:之前|以前)?(?:说|讲|提)过?的?|你(?:知道|记得)的|所有)?(?:关于|有关)(?P<zh_about>[\u4e00-\u9fff\w]{1,8}?)的?(?:事情?|话|东西|信息|内容|一切|记忆)?(?:都|全)?了?[吧。！]*|(?:以后)?(?:再也)?(?:别|不要|不许)再?(?:跟我|和我)?提起?(?P<zh_never>[\u4e00-\u9fff]{2,6}?)了?[吧。！]*"
 )
 ASIDE = pattern(  # before what a description is about
-    rf"(?:(?:all |any of )?(?:the|that|those|my|this|any) (?:thing|bit|stuff|part|fact|note|one|message|news|info(?:rmation)?|memory|memories)s? (?:about|on|with|of|where)"
-    rf"|(?:the (?:thing|bit|part) )?(?:what(?:ever)?|that) {_SAID}(?: (?:you|u))?(?: about| of| on)?|(?:what(?:ever)?) (?:you|u) (?:have|know|remember)(?: (?:on|about|of))?|that i(?: ever)? (?:said|told (?:you|u)) (?:that )?|about) ",
-    re.IGNORECASE,
+    rf"(?i)(?:(?:all |any of )?(?:the|that|those|my|this|any) (?:thing|bit|stuff|part|fact|note|one|message|news|info(?:rmation)?|memory|memories)s? (?:about|on|with|of|where)|(?:the (?:thing|bit|part) )?(?:what(?:ever)?|that) {_SAID}(?: (?:you|u))?(?: about| of| on)?|(?:what(?:ever)?) (?:you|u) (?:have|know|remember)(?: (?:on|about|of))?|that i(?: ever)? (?:said|told (?:you|u)) (?:that )?|about) "
 )
 QUESTION_WORDS = r"who|whose|whom|what|which|where|how|why|do|does|did|is|are|am|was|were|can|could|will|would|should|have|has|when (?:do|does|did|is|are|am|was|were|will)"
 ASKS_ITSELF = pattern(  # what opens a question: "when did I", and not "when I did"
-    rf"\s*(?:(?:and|or|but|then|also|so|oh|hey|please|ok(?:ay)?),? )*(?:{QUESTION_WORDS}|(?:who|what|where|how|why)s|when(?:['’]s| (?:can|should|have|has))|tell me)\b|\s*[\u3400-\u9fff]",
-    re.IGNORECASE,
+    rf"(?i)\s*(?:(?:and|or|but|then|also|so|oh|hey|please|ok(?:ay)?),? )*(?:{QUESTION_WORDS}|(?:who|what|where|how|why)s|when(?:['’]s| (?:can|should|have|has))|tell me)\b|\s*[\u3400-\u9fff]"
 )
+ASKS_PLAINLY = pattern(
+    r"(?i)(?:(?:and|so|but|hey|ok(?:ay)?),? )?(?:who|whose|what|which|where|when|how|why)(?: \w+)? (?:do|does|did|is|are|am|was|were|have|has|can|should|will) (?:i|you|u|we|he|she|it|they|my|our|your|the)\b|(?:am|do|did|have|was) (?:i|we)\b"
+)
+ASKS_OF_LIFE = pattern(r"^(?!.*[你您]).*(?:哪|谁|什么|啥|几|多少|何时)")  # not of who is talked to
 SUPPOSES = pattern(  # "if I draw a card, what are the odds?"
     r"(?:if|suppose|supposing|assuming|imagine|let['’]?s say|假如|如果|要是)(?![\w])|(?:假如|如果|要是)", re.IGNORECASE
 )
 ASKS_MORE = pattern(  # beside what is told: "I start drafting my essay. Can you suggest some tools?"
-    rf"(?!.*\b(?:{_KEEPS}|add|put|update|change|fix|delete|remove|set|do (?:it|that|this))\b)(?:[\w'’-]+,? ){{4,}}.*[?？]$",
-    re.IGNORECASE | re.DOTALL,
+    rf"(?is)(?!.*\b(?:{_KEEPS}|add|put|update|change|fix|delete|remove|set|do (?:it|that|this))\b)(?:[\w'’-]+,? ){{4,}}.*[?？]$"
 )
 OF_REPLY = pattern(  # how to reply to what was asked before it, and to nothing else
-    r"(?!.*\b(?:always|never|from now on|in (?:the )?future|whenever|every time|each time)\b)(?:(?:please|and|but),? )*(?:(?:only|just) )?(?:mention|list|name|give|show|answer|reply|respond|include|exclude|limit|explain|describe|summari[sz]e|keep (?:it|your)|be (?:brief|concise|specific|short|precise))\b",
-    re.IGNORECASE | re.DOTALL,
+    r"(?is)(?!.*\b(?:always|never|from now on|in (?:the )?future|whenever|every time|each time)\b)(?:(?:please|and|but),? )*(?:(?:only|just) )?(?:mention|list|name|give|show|answer|reply|respond|include|exclude|limit|explain|describe|summari[sz]e|keep (?:it|your)|be (?:brief|concise|specific|short|precise))\b"
 )
 SEVERAL = pattern(  # between two questions: "where do I live and what's my dog called?"
-    r"(?<=[?？])\s*(?=[^\s?？][^?？]*[?？])|,? and (?=(?:(?:who|what|where|how|why|when)(?:['’]s| (?:do|does|did|is|are|am|was|were))|what (?:\w+ )(?:do|does|did|is|are|was|were)) (?:i|we|you|he|she|they|it|my|our|his|her|their|the)\b)",
-    re.IGNORECASE,
+    r"(?i)(?<=[?？])\s*(?=[^\s?？][^?？]*[?？])|,? and (?=(?:(?:who|what|where|how|why|when)(?:['’]s| (?:do|does|did|is|are|am|was|were))|what (?:\w+ )(?:do|does|did|is|are|was|were)) (?:i|we|you|he|she|they|it|my|our|his|her|their|the)\b)"
 )
 HOLDS = pattern(  # from now on
     r"(?:(?:please|and|so|ok(?:ay)?),? )*(?:always|never) (?!mind\b|ever\b)\w+ \w", re.IGNORECASE

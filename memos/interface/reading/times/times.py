@@ -23,8 +23,7 @@ _SIMPLE = str.maketrans("週禮後號個這兩過開時點間從節慶聖誕業�
 _ONLY_DAY = pattern(r"(\d{1,2})(?:st|nd|rd|th)\b(?! of)")
 _BEFORE_DAY = pattern(r"^(?:(?:on|till|until|by|from) )?(?:the )?", re.IGNORECASE)
 _BOUNDED = pattern(
-    r"\s(?P<how>since|after|before|in|from|during|on)\s(?P<time>(?:(?!\b(?:since|after|before|in|from|during|on)\b)[^.?!])+?)"
-    r"(?P<end>[.?!\s]*)$",
+    r"\s(?P<how>since|after|before|in|from|during|on)\s(?P<time>(?:(?!\b(?:since|after|before|in|from|during|on)\b)[^.?!])+?)(?P<end>[.?!\s]*)$",
     re.IGNORECASE,
 )
 _TO = pattern(r"\s*(?:to|till|until|through|[-–—~到至])\s*(?:the )?")
@@ -114,8 +113,7 @@ def is_day_of_month(words: str) -> bool:
 
 
 _UNTIL = pattern(
-    r",?\s*\b(?:(?:but |and )?(?:only )?(?:until|till|til|through|up to|up until|valid until|no longer than|not longer than|expiring"
-    r"(?: on)?|ending(?: on)?|by)|(?P<for>for(?: the next| only| just)?))\s+(?P<time>[^,;.]+?)(?: only)?(?=$|[,;.!?]| then\b| and\b)",
+    r",?\s*\b(?:(?:but |and )?(?:only )?(?:until|till|til|through|up to|up until|valid until|no longer than|not longer than|expiring(?: on)?|ending(?: on)?|by)|(?P<for>for(?: the next| only| just)?))\s+(?P<time>[^,;.]+?)(?: only)?(?=$|[,;.!?]| then\b| and\b)",
     re.IGNORECASE,
 )
 _FOR = pattern(rf"(?:the next )?{times_en.N}?\s*(?P<unit>day|week|fortnight|month|year)s?", re.IGNORECASE)

@@ -46,8 +46,7 @@ _FEASTS: dict[str, Callable[[int], date]] = {
 _NAMES = re.sub(r"s\b", "['’]?s", "|".join(sorted(_FEASTS, key=len, reverse=True)))
 _FEAST = (  # with its apostrophe or without, and not what is named after it
     f"(?P<feast>{_NAMES})"
-    r"(?![ -](?:tree|card|jumper|sweater|light|hat|cookie|present|gift|decoration|song|carol|pudding|cake|market|costume"
-    r"|bonus|ornament|movie|album)s?\b)"
+    r"(?![ -](?:tree|card|jumper|sweater|light|hat|cookie|present|gift|decoration|song|carol|pudding|cake|market|costume|bonus|ornament|movie|album)s?\b)"
 )
 _DAY = rf"(?P<day>{'|'.join(_DAYS)}|mon|tues?|weds?|thu(?:rs?)?|fri|sat|sun)"
 _MONTH = rf"(?P<month>{'|'.join(_MONTHS)}|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)"
@@ -133,8 +132,8 @@ def _season(g: dict[str, str], today: date, past: bool) -> Days:
 
 def _dated(g: dict[str, str], today: date, past: bool) -> Days:
     month, day = next(n for n, m in enumerate(_MONTHS, 1) if m.startswith(g["month"][:3])), _day_number(g["d"])
-    if "y" in g:
-        return date(int(g["y"]), month, day)
+    if "y" in g or "rel" in g:
+        return date(int(g["y"]) if "y" in g else today.year + _step(g["rel"]), month, day)
     return near(lambda year: date(year, month, day), today, past)
 
 
@@ -174,10 +173,6 @@ def _end(g: dict[str, str], today: date, past: bool) -> Days:
     return _in_month({"month": unit} | ({"y": g["y"]} if "y" in g else {}), today, past)[1]  # type: ignore[index]
 
 
-def _feast(g: dict[str, str], today: date, past: bool) -> Days:
-    return near(_FEASTS[re.sub("['’]", "", g["feast"])], today, past)
-
-
 def _plus(days: int) -> Callable[[dict[str, str], date, bool], Days]:
     return lambda g, today, past: today + timedelta(days=days)
 
@@ -207,8 +202,8 @@ FORMS: tuple[tuple[re.Pattern[str], Resolve], ...] = (
     (_en(r"from the (?P<d1>\d{1,2})(?:st|nd|rd|th)(?: to | till | until )(?:the )?(?P<d>\d{1,2})(?:st|nd|rd|th)"), _days_of_month),
     (_en(rf"{_BY}{_MONTH} {_TH},? {_Y}"), _dated),
     (_en(rf"{_BY}(?:the )?{_TH} (?:of )?{_MONTH},? {_Y}"), _dated),
-    (_en(rf"{_BY}{_MONTH} (?:the )?{_TH}(?! ?(?:am|pm|years|people))"), _dated),
-    (_en(rf"{_BY}(?:the )?{_TH} (?:of )?{_MONTH}"), _dated),
+    (_en(rf"{_BY}{_MONTH} (?:the )?{_TH}(?! ?(?:am|pm|years|people))(?: (?P<rel>last|this|next) year)?"), _dated),
+    (_en(rf"{_BY}(?:the )?{_TH} (?:of )?{_MONTH}(?: (?P<rel>last|this|next) year)?"), _dated),
     (_en(rf"{_BY}(?:the )?{_NTH} of {_MONTH}"), _dated),
     (_en(rf"{_BY}(?:the )?{_NTH} of (?:(?P<which>this|next|last) |the )month"), _of_month),
     (_en(rf"{_BY}{_DAY},? (?:the )?(?P<d>\d{{1,2}})(?:st|nd|rd|th)"), _of_month),
@@ -232,7 +227,7 @@ FORMS: tuple[tuple[re.Pattern[str], Resolve], ...] = (
     (_en(rf"(?:in|during|over|since|until|by) (?:the )?(?P<season>spring|summer|autumn|fall|winter)(?: of)?(?: {_Y})?"), _season),
     (_en(rf"(?P<season>spring|summer|autumn|fall|winter)(?: of)? {_Y}"), _season),
     (_en(r"on the (?P<d>\d{1,2})(?:st|nd|rd|th)(?: of (?P<which>this|next|last) month|(?! of))"), _of_month),
-    (_en(_FEAST), _feast),
+    (_en(_FEAST), lambda g, t, p: near(_FEASTS[re.sub("['’]", "", g["feast"])], t, p)),
     (_en(rf"^{_BY}(?:all |the whole )?(?:of )?{_MONTH}$"), _in_month),
     (_en(rf"^{_BY}the {_NTH}$"), _of_month),
     (_en(rf"(?:in|since|until|during|back in|of|from) (?:early |late |mid-?)?{_Y}"), lambda g, t, p: (date(int(g["y"]), 1, 1), date(int(g["y"]), 12, 31))),
