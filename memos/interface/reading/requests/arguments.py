@@ -36,7 +36,6 @@ MAX_REQUEST = 600  # characters; what is longer is a text
 NEAR = 400  # characters of what was said before a message, of which the tagger reads as many
 SURE = 0.8  # likelihood of the labels of a destructive part; what is less sure is asked back
 SURE_OF = {"correct": 0.5}  # what was corrected is still in its history
-PLAIN, MOST = 0.9, 0.8  # likelihood of the labels, and share of a message, of a part that is no more than it says
 MAX_POINTER = 24  # characters of words that may point to what was said before: "that list"
 
 
@@ -168,8 +167,8 @@ def _tagged(text: str, before: str, has_turns: bool, tagger: MessageTagger) -> T
 
 def _is_plain(tagged: TaggedMessage, text: str) -> bool:
     """True of a message that tells, asks or wants forgotten one thing, beyond doubt."""
-    sure = [one for one in tagged.parts if one.label in ("remember", "recall", "forget") and one.sure >= PLAIN]
-    return len(tagged.parts) == len(sure) == 1 and sure[0].end - sure[0].begin > MOST * len(text)
+    sure = [one for one in tagged.parts if one.label in ("remember", "recall", "forget") and one.sure >= SURE]
+    return len(tagged.parts) == len(sure) == 1 and sure[0].end - sure[0].begin > orders.WHOLE * len(text)
 
 
 def _labels(tagged: TaggedMessage) -> list[str]:
