@@ -37,6 +37,8 @@ SHARED = 0.04  # of its words, those that such a memory has too, where the encod
 SHORT = 100  # characters of a message that may change an earlier one
 MAX_NEAR = 3  # memories that a description which fits none is compared with
 
+_DAYS = re.compile(r"\((\d{4}-\d\d-\d\d)(?:/(\d{4}-\d\d-\d\d))?\)\W*$")  # as the reader writes them
+
 
 @dataclass(frozen=True)
 class Hit:
@@ -184,12 +186,9 @@ class Finding(Service):
         if op.wants.overview:  # how things went
             spoken.sort(key=lambda cube: cube.order)
         turns = self._access.view(caller, (frozenset([EPISODE]), None, None))
-        of = {cube.id: cube.sources[0].id for cube in spoken if len(cube.sources) == 1}
-        replies = self._operator().replies([*(cube.id for cube in spoken), *of.values()], turns)
-        others = self._governance.visible(caller, self._vault.at({*replies.values(), *of.values()}))
+        replies = self._operator().replies((cube.id for cube in spoken), turns)
+        others = self._governance.visible(caller, self._vault.at(replies.values()))
         said = {cube.id: self._vault.guard.as_shown(cube) for cube in others if cube.state in ANSWERING}
-        # what was read in a short message is quoted with the rest of it: "quit my job at tesco, start at aldi"
-        spoken = [one if (one := said.get(of.get(c.id, ""))) and len(said_words(one)) <= SHORT else c for c in spoken]
         both = (one for cube in spoken for one in (cube, said.get(replies.get(cube.id, ""))) if one)
         return tuple({one.id: one for one in both}.values())
 
@@ -271,7 +270,7 @@ class Finding(Service):
 
 def _is_on(cube: MemCube, first: date, last: date) -> bool:
     """True if a memory has days behind its words that lie between these."""
-    days = re.search(r"\((\d{4}-\d\d-\d\d)(?:/(\d{4}-\d\d-\d\d))?\)\W*$", cube.text)  # as the reader writes them
+    days = _DAYS.search(cube.text)
     return days is not None and days[1] <= last.isoformat() and first.isoformat() <= (days[2] or days[1])
 
 
