@@ -81,7 +81,7 @@ class Wants(Frozen):
     """What a question wants beside its matter. side: "user" or "assistant" said it, "" either. request: a reply, for
     which what the user has asked for once and for all counts. overview: how something went, from its beginning. held:
     what held at some time between two days, also where it does not any more. since: only what was said from then on;
-    whatever: any of that. on: days to come, or these, of which it asks."""
+    whatever: any of that."""
 
     side: Literal["user", "assistant", ""] = ""
     request: bool = False
@@ -89,7 +89,6 @@ class Wants(Frozen):
     held: tuple[date, date] | None = None
     since: datetime | None = None
     whatever: bool = False
-    on: tuple[date, date] | None = None
 
     @property
     def summary(self) -> bool:

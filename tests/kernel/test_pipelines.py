@@ -403,7 +403,13 @@ def test_what_asks_not_to_be_kept_is_not_kept_from_before_either(kernel: MemOS, 
 
 @pytest.mark.parametrize(
     "words",
-    ["My password is hunter2, don't save that.", "Don't remember that I like jazz.", "我的密码是 8812，别记下来"],
+    [
+        "My password is hunter2, don't save that.",
+        "Don't remember that I like jazz.",
+        "我的密码是 8812，别记下来",
+        "别记这个 我昨天跟老板吵架了",
+        "这个不用记 我心情不好",
+    ],
 )
 def test_what_asks_not_to_be_kept_is_not_kept_by_any_call(kernel: MemOS, ada: str, words: str) -> None:
     calls = kernel.within(ada)

@@ -152,9 +152,8 @@ class MemReader:
             raise TypeError("a reader without a tagger reads no requests: give MemReader a tagger")
         _require_words(text)
         text = text.strip()
-        text += "?" * bool(
-            wordings.ASKS_PLAINLY.match(text) and not re.search(r"[.!?:;]", text)
-        )  # as the tagger knows it
+        if wordings.ASKS_PLAINLY.match(text) and not re.search(r"[.!?:;]", text):
+            text += "?"  # as the tagger knows questions
         if self.withholds(text) and not wordings.UNKEPT.fullmatch(text):
             return (Asked(intent="withhold", what=intents.intent(text, USER)[1]),)
         if (all_of := wordings.FORGETS_ALL.fullmatch(text)) and (naming := self.forget(all_of["all"]).naming):
@@ -207,9 +206,8 @@ class MemReader:
             return True
         if asked.doubted == "correct":
             return bool(stated) and not (wordings.REFERS.search(text[:12]) or wordings.CORRECTS.match(text))
-        return bool(
-            stated or self.facts(text) or (language(text) == "zh" and times.find(text, day))
-        )  # "周五要交report"
+        dated = language(text) == "zh" and times.find(text, day)  # "周五要交季度report"
+        return bool(stated or self.facts(text) or dated)
 
     def _asked_within(self, text: str, turns: Sequence[Mapping[str, object]], today: date) -> Asked | None:
         """A request for a list, a count or a search of what was said in some time; None for any other message."""

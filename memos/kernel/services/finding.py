@@ -10,6 +10,7 @@ from memos.cube import ANSWERING, EPISODE, SUMMARY, Fact, Form, MemCube, State, 
 from memos.errors import InputError
 from memos.infrastructure.host.threads import numpy_multiplies_alone
 from memos.interface.reading.phrasebook import language
+from memos.interface.reading.times import times
 from memos.kernel.access import REPLAY, Limits, Service, Staged, unique
 from memos.operation.life.knowledge import said_words, stated
 from memos.operation.life.time_machine import as_of
@@ -177,7 +178,8 @@ class Finding(Service):
         # any two texts are near in a language beside English
         signal, least = ("tokens", NEAR) if language(op.question) == "en" else ("words", SHARED)
         near = {cube.id for cube, why in admission.found if why.get("states") or why.get(signal, 1.0) >= least}
-        near |= {cube.id for cube, _ in admission.found if op.wants.on and _is_on(cube, *op.wants.on)}
+        if on := times.ahead(op.question, self._vault.now().astimezone().date()):
+            near |= {cube.id for cube, _ in admission.found if _is_on(cube, *on)}
         held = [cube for cube, _ in admission.found if cube.id in near] if op.wants.held else []
         near |= {one.id for cube in held for one in self._replaced(caller, cube, *(op.wants.held or ()))}
         spoken = [cube for cube, _ in admission.found if cube.id in near]

@@ -289,23 +289,11 @@ def wants(question: str, today: date) -> Wants:
     said = _ASKS_FOR_SAID.fullmatch(found.rest) if found and found.is_since else None
     since = datetime.combine(found.first, time(), timezone.utc) if found and said else None
     asked = _asked_of(question, today)
-    within = {
-        "since": since,
-        "whatever": bool(said and not said["matter"]),
-        "held": asked and asked[1:],
-        "on": _ahead(question, today),
-    }
+    within = {"since": since, "whatever": bool(said and not said["matter"]), "held": asked and asked[1:]}
     if _OVERVIEW.search(question):
         return Wants(overview=True, side="" if _BOTH_SIDES.search(question) else "user", **within)
     is_request = bool(_REQUEST.search(question) and _BETWEEN_US.search(question))
     return Wants(side="assistant" if _REPLIED.search(question) else "user", request=is_request, **within)
-
-
-def _ahead(question: str, today: date) -> tuple[date, date] | None:
-    """The days that a question names, if they are not over."""
-    found = times.find(question, today)
-    days = [date.fromisoformat(day) for day in found.when.split("/")] if found else []
-    return (days[0], days[-1]) if days and days[-1] >= today else None
 
 
 def described(words: str, speaker: str) -> list[Fact]:

@@ -80,6 +80,13 @@ def find(text: str, today: date, past: bool = False) -> FoundTime | None:
     return first
 
 
+def ahead(question: str, today: date) -> tuple[date, date] | None:
+    """The first and the last of the days that a question names, if they are not over."""
+    found = find(question, today)
+    days = [date.fromisoformat(day) for day in found.when.split("/")] if found else []
+    return (days[0], days[-1]) if days and days[-1] >= today else None
+
+
 def bounds(text: str, today: date) -> Bounds | None:
     """The time that a text ends with, of which what is meant has been said; None where it ends with none that has
     begun."""
