@@ -236,9 +236,8 @@ class BlobStore(Blobs):
     def drop_copies(self) -> None:
         """Remove the copies of what is no longer on the shelf, as another machine has deleted it. With nobody else
         writing."""
-        there = set(self._shelf.names()) if self._shelf else set()
-        for sha256 in self.all() if self._shelf else ():
-            if sha256 not in there:
+        if self._shelf is not None:
+            for sha256 in sorted({*self.all()} - {*self._shelf.names()}):
                 self.discard(sha256)
 
     def sweep(self) -> list[str]:

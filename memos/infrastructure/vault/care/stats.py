@@ -11,6 +11,7 @@ from typing import Any
 from memos.config import QuotaConfig
 from memos.cube import Form, State
 from memos.errors import QuotaExceeded
+from memos.infrastructure.vault.store.on_disk import size_of
 from memos.infrastructure.vault.store.schema import SCHEMA_VERSION
 from memos.infrastructure.vault.store.transactions import IN, Store
 from memos.infrastructure.vault.tables.cube_table import STATE
@@ -107,10 +108,4 @@ class VaultStats:
 
 def _size(path: Path) -> int:
     """Bytes of a file or of all files in a folder; one that goes meanwhile counts for nothing."""
-    total = 0
-    for part in (path, *path.rglob("*")):
-        try:
-            total += part.stat().st_size if part.is_file() else 0
-        except FileNotFoundError:
-            continue
-    return total
+    return sum(size_of(part) for part in (path, *path.rglob("*")) if part.is_file())

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from memos.errors import VaultError
 from memos.infrastructure.vault.sqlite.opening import PLAIN_DRIVER, Driver, opened, opened_to_read, side_of, why
 from memos.infrastructure.vault.store import reserve, transactions
-from memos.infrastructure.vault.store.on_disk import fsync
+from memos.infrastructure.vault.store.on_disk import fsync, size_of
 from memos.infrastructure.vault.store.schema import reading
 from memos.infrastructure.vault.store.transactions import Row, Transactions, lock_of
 
@@ -187,11 +187,11 @@ class Database(Transactions):
         return nullcontext(True)
 
     def sizes(self) -> dict[str, int]:
-        return {file.name: _size(file) for file in (self._file, side_of(self._file))}
+        return {file.name: size_of(file) for file in (self._file, side_of(self._file))}
 
     def journals(self) -> dict[str, int]:
         logs = (file.with_name(f"{file.name}-wal") for file in (self._file, side_of(self._file)))
-        return {file.name: _size(file) for file in logs}
+        return {file.name: size_of(file) for file in logs}
 
     def write(self, sql: str, *values: object) -> int:
         """Within a transaction; the number of rows written."""
@@ -253,13 +253,6 @@ class Database(Transactions):
                 ) from error
         if busy:
             raise VaultError(f"{self._file} is read by another process, so its log stays; close that, and try again")
-
-
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except FileNotFoundError:
-        return 0
 
 
 class GroupSync:

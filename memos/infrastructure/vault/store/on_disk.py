@@ -22,6 +22,14 @@ def fsync(path: Path) -> None:
         os.close(handle)
 
 
+def size_of(path: Path) -> int:
+    """Bytes of a file; 0 where there is none."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
 def fsync_all(path: Path) -> None:
     """The same of a file, or of a folder and all that is in it. Raises OSError."""
     for part in (*path.rglob("*"), path):

@@ -11,6 +11,7 @@ import shutil
 from pathlib import Path
 
 from memos.errors import VaultError
+from memos.infrastructure.vault.store.on_disk import size_of
 
 NAME = "reserve"
 RESERVE_BYTES = 1 << 23  # twice what SQLite lets its log grow to: the log, and rows that it brings into the database
@@ -40,10 +41,7 @@ def require(folder: Path) -> None:
 
 
 def _held(folder: Path) -> int:
-    try:
-        return (folder / NAME).stat().st_size
-    except FileNotFoundError:
-        return 0
+    return size_of(folder / NAME)
 
 
 def _free(folder: Path) -> int:

@@ -71,15 +71,10 @@ class GrantTable:
     ) -> int:
         """Take relations back; None: of every relation, for every purpose. How many there were."""
         cube, over = _object(on)
-        sql, values = f"DELETE FROM grants WHERE {_SAME} AND cube IS NULL", [*over, *_subject(to)]
-        if cube:
-            sql, values = sql.replace("cube IS NULL", "cube = ?"), [*values, cube]
-        if relation is not None:
-            sql, values = sql + " AND relation = ?", [*values, relation]
-        if purpose is not None:
-            sql, values = sql + " AND purpose = ?", [*values, purpose]
+        sql = f"""DELETE FROM grants WHERE {_SAME} AND relation = ifnull(?, relation) AND purpose = ifnull(?, purpose)
+                  AND cube {"= ?" if cube else "IS NULL"}"""
         with self._db.transaction():
-            gone = self._db.write(sql, *values)
+            gone = self._db.write(sql, *over, *_subject(to), relation, purpose, *([cube] if cube else []))
             if gone:
                 self.changed()
         return gone

@@ -64,8 +64,7 @@ class JobList:
     def start(self, kind: str, payload: JobPayload) -> Job:
         """Begin what somebody waits for."""
         with self._db.transaction():
-            id = self._new(kind, payload, tries=None, priority=0)
-            return self._begin(id)
+            return self._begin(self._new(kind, payload, tries=None, priority=0))
 
     def queue(self, kind: str, payload: JobPayload, priority: int = 0) -> str:
         """Write down work for whoever has time; its id, or that of the same work where that is open already. priority:

@@ -133,23 +133,20 @@ class SnapshotTable:
     def take(self, owner: Namespace, name: str) -> Snapshot:
         """Write down the versions and states of what is the owner's. Raises InputError for a name that is empty, too
         long, no text, or taken."""
-        with self._db.transaction():
-            return self._take(owner, name)
-
-    def _take(self, owner: Namespace, name: str) -> Snapshot:
         _require_name(name)
         name = self._as_written(name)
-        for there in (s for s in self.all(owner) if s.name == name):
-            raise InputError(
-                f"there is a snapshot {name!r} of {there.at:%Y-%m-%d %H:%M} already; take another name, or delete it "
-                f"with `memos delete-snapshot`"
-            )
-        rows = [(cube.id, cube.version, cube.state) for cube in self._owned(owner)]
-        sql = "INSERT INTO snapshots (namespace, name, at, cubes) VALUES (?, ?, ?, ?)"
-        self._db.write(sql, owner.model_dump_json(), name, self._db.stamp(), len(rows))
-        n = self._find(owner, name)
-        self._db.write_many("INSERT INTO snapshot_cubes VALUES (?, ?, ?, ?)", ((n, *row) for row in rows))
-        return self.all(owner)[-1]
+        with self._db.transaction():
+            for there in (s for s in self.all(owner) if s.name == name):
+                raise InputError(
+                    f"there is a snapshot {name!r} of {there.at:%Y-%m-%d %H:%M} already; take another name, or delete "
+                    f"it with `memos delete-snapshot`"
+                )
+            rows = [(cube.id, cube.version, cube.state) for cube in self._owned(owner)]
+            sql = "INSERT INTO snapshots (namespace, name, at, cubes) VALUES (?, ?, ?, ?)"
+            self._db.write(sql, owner.model_dump_json(), name, self._db.stamp(), len(rows))
+            n = self._find(owner, name)
+            self._db.write_many("INSERT INTO snapshot_cubes VALUES (?, ?, ?, ?)", ((n, *row) for row in rows))
+            return self.all(owner)[-1]
 
     def all(self, owner: Namespace) -> list[Snapshot]:
         """Oldest first."""
