@@ -28,18 +28,10 @@ from memos.config.section import Section
 from memos.config.serve import KeyLimits, ServeConfig
 from memos.config.storage import JobsConfig, QuotaConfig, VaultConfig
 
-__all__ = ["ActivationConfig", "AgeingConfig", "AskStep", "AuditConfig", "Config", "CuratorsConfig"]
-__all__ += ["CustomPattern", "DecodeConfig"]
-__all__ += ["DemoteStep", "DistilConfig", "EmbedderConfig", "ExperimentConfig", "FidelityConfig", "GateConfig"]
-__all__ += [
-    "GovernanceConfig",
-    "IngestStep",
-    "JobsConfig",
-    "KeyLimits",
-    "LifecycleConfig",
-    "LimitConfig",
-    "LimitsConfig",
-]
+__all__ = ["ActivationConfig", "AgeingConfig", "AskStep", "AuditConfig", "Config", "CuratorsConfig", "CustomPattern"]
+__all__ += ["DecodeConfig", "DemoteStep", "DistilConfig", "EmbedderConfig", "ExperimentConfig", "FidelityConfig"]
+__all__ += ["GateConfig", "GovernanceConfig", "IngestStep", "JobsConfig", "KeyLimits", "LifecycleConfig"]
+__all__ += ["LimitConfig", "LimitsConfig"]
 __all__ += ["MemoryOSConfig", "ModelConfig", "PromoteStep", "QuarantineConfig", "QuotaConfig", "ReaderConfig"]
 __all__ += ["Redact", "RedactionConfig", "RetrievalConfig", "SchedulerConfig", "Section", "ServeConfig", "Step"]
 __all__ += ["TickStep", "TrustConfig", "VaultConfig", "load_config", "parse_config", "parse_yaml"]
