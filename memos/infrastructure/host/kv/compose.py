@@ -271,14 +271,10 @@ class PrefixTree:
 
     def longest(self, path: Path, first: Activation) -> tuple[int, Activation | None]:
         """How many pieces of the path are there already, and their KV, which was grown from just this `first`."""
-        best, found = 0, None
-        for other, (grown_from, _, _) in self._stored.items():
-            if grown_from is not first:  # the same text from a file in another codec is other KV
-                continue
-            same = shared_length(path, other)
-            if same > best:
-                best, found = same, other
-        if found is None:
+        # the same text from a file in another codec is other KV
+        grown = [other for other, (grown_from, _, _) in self._stored.items() if grown_from is first]
+        found = max(grown, key=lambda other: shared_length(path, other), default=())
+        if not (best := shared_length(path, found)):
             return 0, None
         self._stored.move_to_end(found)
         _, lengths, activation = self._stored[found]
