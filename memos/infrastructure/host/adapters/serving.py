@@ -323,27 +323,12 @@ class Adapted:
     """The twin under one plan; it holds during a forward only, and in the thread that calls it."""
 
     def __init__(self, adapters: Adapters, plan: _Plan | None) -> None:
-        self._adapters, self._plan = adapters, plan
+        self._adapters, self._plan, module = adapters, plan, adapters.module
+        self.config: PreTrainedConfig = module.config
+        self.device, self.dtype = module.device, module.dtype
+        self.parameters, self.named_modules = module.parameters, module.named_modules
 
     def __call__(self, **inputs: object) -> Forward:
         with self._adapters.active(self._plan):
             forward: Forward = self._adapters.module(**inputs)
             return forward
-
-    @property
-    def config(self) -> PreTrainedConfig:
-        return self._adapters.module.config
-
-    @property
-    def device(self) -> torch.device:
-        return self._adapters.module.device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self._adapters.module.dtype
-
-    def parameters(self) -> Iterator[torch.nn.Parameter]:
-        return self._adapters.module.parameters()
-
-    def named_modules(self) -> Iterator[tuple[str, torch.nn.Module]]:
-        return self._adapters.module.named_modules()

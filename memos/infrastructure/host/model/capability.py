@@ -142,13 +142,9 @@ def _ropes(config: PreTrainedConfig) -> list[tuple[str, int, dict[str, Any]]]:
     config = config.get_text_config()
     rope = getattr(config, "rope_parameters", None) or {}
     nested = [value for value in rope.values() if isinstance(value, dict)] or [rope]
+    longest = getattr(config, "max_position_embeddings", 0)
     return [
-        (
-            str(part.get("rope_type")),
-            part.get("original_max_position_embeddings", getattr(config, "max_position_embeddings", 0)),
-            part,
-        )
-        for part in nested
+        (str(part.get("rope_type")), part.get("original_max_position_embeddings", longest), part) for part in nested
     ]
 
 
@@ -236,13 +232,9 @@ class _Trial:
 
     def batch_over_kv(self) -> float:
         """The same of rows over KV of different lengths, with questions of different lengths."""
-        rows = zip(_SHORTER, (_QUERY, 1, 3, 5, 2), strict=True)
-        return self._together(
-            [
-                DecodeRow(tuple(self.query[:asks]), encode(self.model, self.memory[: len(self.memory) - n]))
-                for n, asks in rows
-            ]
-        )
+        pasts = [encode(self.model, self.memory[: len(self.memory) - n]) for n in _SHORTER]
+        asks = (_QUERY, 1, 3, 5, 2)
+        return self._together([DecodeRow(tuple(self.query[:n]), past) for n, past in zip(asks, pasts, strict=True)])
 
     def _together(self, rows: Sequence[DecodeRow]) -> float:
         """The largest difference of a batch, over its prompts and a token after them, from each row alone."""

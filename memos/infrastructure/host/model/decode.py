@@ -121,8 +121,7 @@ class Decoder:
         ends = model.generation_config.eos_token_id if model.generation_config else None
         listed = ends if isinstance(ends, list) else [ends]
         self.ends = {i for i in (*listed, tokenizer.eos_token_id) if i is not None}
-        pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-        self.pad = 0 if pad is None else pad
+        self.pad = next((i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if i is not None), 0)
         self.context = context_of(model)
         self._goes_on = Lazy(lambda: _goes_on(model))
 

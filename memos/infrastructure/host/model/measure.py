@@ -122,13 +122,13 @@ def measure_loads(
     for length in sizes:
         kv = encode(model, [n % 97 + 1 for n in range(length)])
         save(kv, path)
-
-        ways: dict[str, Callable[[], Activation]] = {"cache": lambda: load(path), "disk": lambda: load(path)}
-        if model.device.type != "cpu":
-            ways["host"] = partial(kv.on("cpu").on, model.device)
+        from_file = partial(load, path)
         works = {
-            place: partial(_until_there, model, way, path if place == "disk" else None) for place, way in ways.items()
+            "cache": partial(_until_there, model, from_file),
+            "disk": partial(_until_there, model, from_file, path),
         }
+        if model.device.type != "cpu":
+            works["host"] = partial(_until_there, model, partial(kv.on("cpu").on, model.device))
         for place, took in _in_turn(model, works).items():
             seconds.setdefault(place, []).append(took)
         path.unlink()
@@ -139,7 +139,7 @@ def measure_loads(
     return out
 
 
-def _until_there(model: PreTrainedModel, way: Callable[[], Activation], cold: Path | None) -> float:
+def _until_there(model: PreTrainedModel, way: Callable[[], Activation], cold: Path | None = None) -> float:
     """Seconds until all layers are on the device; `cold`: a file that is dropped from the page cache before."""
     if cold:
         drop_from_page_cache(cold)

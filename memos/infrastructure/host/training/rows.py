@@ -63,10 +63,8 @@ def teacher_rows(
         with active(read, under):
             logits = answer_logits(model, read)
         p, ids = torch.softmax(logits.float(), -1).topk(min(k, logits.shape[-1]))
-        lengths = [len(row.answer) for row in read]
-        for n, top_ids, top_p in zip(
-            chunk, ids.split(lengths), (p / p.sum(-1, keepdim=True)).split(lengths), strict=True
-        ):
+        p, lengths = p / p.sum(-1, keepdim=True), [len(row.answer) for row in read]
+        for n, top_ids, top_p in zip(chunk, ids.split(lengths), p.split(lengths), strict=True):
             out[n] = Example(students[n], answers[n], top_ids, top_p, stacks[n])
     return [out[n] for n in range(len(rows))]
 
