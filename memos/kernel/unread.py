@@ -265,14 +265,9 @@ class Unread(Service):
         ended = self._vault.jobs.all("undone", READ_TURNS)
         refused = self._failed | {_key(job) for job in ended if job.note in _GIVEN_UP}
         pinned = [[f"{cube.id}@{cube.version}" for cube in batch] for batch in batches]
-        why = "{} turns that no rule reads"
-        return [
-            self._vault.jobs.queue(
-                READ_TURNS, {"sources": sources, "why": why.format(len(sources))}, READ_TURNS.priority
-            )
-            for sources in pinned
-            if tuple(sources) not in refused
-        ]
+        wanted = [sources for sources in pinned if tuple(sources) not in refused]
+        payloads = [{"sources": sources, "why": f"{len(sources)} turns that no rule reads"} for sources in wanted]
+        return [self._vault.jobs.queue(READ_TURNS, payload, READ_TURNS.priority) for payload in payloads]
 
     # -- reading -------------------------------------------------------------------------------------------
 

@@ -113,9 +113,7 @@ class Keeping(Service):
             new = [cube.id for cube in memories if cube.header.created >= began]
             if reads_later and new:
                 self._unread.read_from(min(new))
-        self._freshness.release()
-        self._operator().refresh_soon()
-        return memories
+        return self._told(memories)
 
     def read_later(self, memories: Iterable[MemCube]) -> None:
         """Have the tagger read what has been said, in which the rules read no fact: at once, where little waits."""
@@ -127,7 +125,10 @@ class Keeping(Service):
         if not ops:
             return []
         self._governance.permit(caller, ops[0])
-        memories = self._knowledge.remember(ops, caller.namespace, fold)
+        return self._told(self._knowledge.remember(ops, caller.namespace, fold))
+
+    def _told(self, memories: list[MemCube]) -> list[MemCube]:
+        """What was kept, once it is on its way to be found."""
         self._freshness.release()
         self._operator().refresh_soon()
         return memories

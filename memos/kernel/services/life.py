@@ -136,9 +136,8 @@ class Life(Service):
         """One memory of several, in which they live on: with this text, or with what they say. `split` undoes it; what
         becomes of one of them reaches it. Raises InputError, BadTransition."""
         op = Fuse(ids=tuple(ids), text=text)
-        return self._freshness.changed(
-            self._consolidation.fuse([self._access.cube(caller, op, id) for id in ids], text)
-        )
+        cubes = [self._access.cube(caller, op, id) for id in ids]
+        return self._freshness.changed(self._consolidation.fuse(cubes, text))
 
     def split(self, caller: Caller, id: str, parts: Sequence[str] = ()) -> list[MemCube]:
         """A memory in parts, in which it lives on: these, or its sentences; one that was made of others, back to them.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from memos.cube import ANSWERING, Form, MemCube, Namespace, State, Text
@@ -45,11 +46,7 @@ class Planning(Service):
     def jobs(self, caller: Caller) -> list[Job]:
         """Work on memories that the user may see: going on, cut off and to be taken up again, or waiting; each oldest
         first."""
-        found = [
-            *self._vault.jobs.all("running"),
-            *self._vault.jobs.all("interrupted"),
-            *self._vault.jobs.all("queued"),
-        ]
+        found = chain.from_iterable(map(self._vault.jobs.all, ("running", "interrupted", "queued")))
         return [job for job in found if self._sees(caller, job)]
 
     def cancel(self, caller: Caller, job: str) -> str:
@@ -79,9 +76,8 @@ class Planning(Service):
         aged = self._age(caller)
         visible = self._governance.visible_ids(caller, self._vault.at(move["cube"] for move in aged))
         self.plan(caller)
-        return (
-            made + [m for m in aged if m["cube"] in visible] + self.upkeep.work(progress, partial(self._sees, caller))
-        )
+        told = made + [move for move in aged if move["cube"] in visible]
+        return told + self.upkeep.work(progress, partial(self._sees, caller))
 
     def _consolidated(self, caller: Caller) -> list[dict[str, Any]]:
         try:
@@ -99,15 +95,9 @@ class Planning(Service):
         texts = [shown(c) for c in own if isinstance(c.payload, Text) and c.state in ANSWERING]
         derived = [c for c in own if c.stands_in]
         now, pays = self._vault.now(), lambda segment: self._serving().pays(segment, self._tokens)
-        scheduler = self._schedulers.of(caller)
-        moves = MovePlanner(scheduler.config, scheduler.policy).plan(
-            self._schedulers.main.segments(texts, self._tokens),
-            derived,
-            now,
-            pays,
-            self._budgets(caller),
-            self._is_ours,
-        )
+        scheduler, segments = self._schedulers.of(caller), self._schedulers.main.segments(texts, self._tokens)
+        planner = MovePlanner(scheduler.config, scheduler.policy)
+        moves = planner.plan(segments, derived, now, pays, self._budgets(caller), self._is_ours)
         return [self._queue(move) for move in moves if not self._refused(move)] + self._unread.plan(caller)
 
     def _age(self, caller: Caller) -> list[dict[str, Any]]:

@@ -214,9 +214,7 @@ class Seeing(Service):
 
     def _status(self, caller: Caller) -> str:
         cubes = self._finding.cubes(caller)
-        forms = {
-            str(form): sum(c.form == form and c.state in ANSWERING for c in cubes) for form in {c.form for c in cubes}
-        }
+        forms = {form: sum(c.form is form and c.state in ANSWERING for c in cubes) for form in {c.form for c in cubes}}
         frozen = sum(c.state is State.FROZEN for c in cubes)
         return ", ".join([*(f"{n} {form}" for form, n in sorted(forms.items())), f"{frozen} frozen"])
 
