@@ -90,14 +90,14 @@ class Erasing:
                 with self._db.transaction():  # no put can come between the question who refers to it and the removal
                     for sha256 in {sha256 for _, sha256 in debt if sha256 is not None}:
                         self._blobs.discard(sha256)
-                texts = [n for n, sha256 in debt if sha256 is None]
-                if texts and texts[-1] > self._vacuumed:
+                last_text = max((n for n, sha256 in debt if sha256 is None), default=0)
+                if last_text > self._vacuumed:
                     with self._db.transaction():
                         self._vectors.forget_strays()
                     self._index.sweep(alone=True)  # whoever writes one now began before the deletion
-                if texts and texts[-1] > self._vacuumed and self._db.vacuum():
-                    self._vacuumed = texts[-1]
-                cleared = (not texts or texts[-1] <= self._vacuumed) and self._db.clear_logs()
+                    if self._db.vacuum():
+                        self._vacuumed = last_text
+                cleared = last_text <= self._vacuumed and self._db.clear_logs()
             self._blobs.settle()  # which may take long, and so in nobody's way
             if cleared:
                 with self._db.transaction():

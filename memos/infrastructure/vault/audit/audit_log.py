@@ -104,9 +104,8 @@ class AuditLog(DecisionLog):
                 with self._db.transaction():
                     n, hash = last[0]
                     at, key, prev = self._db.stamp(), self.signer.public, before.signature if before else ""
-                    made = Checkpoint(
-                        n, hash, at, key, prev, self.signer.sign(CHECKPOINT, statement([n, hash, at, key, prev]))
-                    )
+                    signature = self.signer.sign(CHECKPOINT, statement([n, hash, at, key, prev]))
+                    made = Checkpoint(n, hash, at, key, prev, signature)
                     self._db.write("INSERT INTO checkpoints VALUES (?, ?, ?, ?, ?, ?)", *made)
                 on_disk.write(self.head, json.dumps(made).encode())
         except (VaultError, OSError) as error:

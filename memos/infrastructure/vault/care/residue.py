@@ -176,12 +176,8 @@ def _places(content: mmap.mmap | bytes, keys: npt.NDArray[np.uint64]) -> Iterato
         return
     for begin in range(0, len(content), _BLOCK):
         block = content[begin : begin + _BLOCK + _KEY - 1]
-        for shift in range(_KEY):
-            words = (
-                np.frombuffer(block, "<u8", (len(block) - shift) // _KEY, shift) if len(block) >= shift + _KEY else ()
-            )
-            if not len(words):
-                continue
+        for shift in range(min(_KEY, len(block) - _KEY + 1)):
+            words = np.frombuffer(block, "<u8", (len(block) - shift) // _KEY, shift)
             at = np.searchsorted(keys, words)
             hits = np.flatnonzero(keys[np.minimum(at, len(keys) - 1)] == words)
             yield from ((begin + shift + int(hit) * _KEY, int(words[hit])) for hit in hits)

@@ -266,9 +266,8 @@ class MemoryCalls(TableCalls):
 
 def _turns(messages: Messages) -> list[dict[str, Json]]:
     """Messages as turns, as the reader takes them: {role, content}, and calls of tools. Raises InputError."""
-    turns = (
-        messages if isinstance(messages, list) else [{"content": messages} if isinstance(messages, str) else messages]
-    )
+    given = {"content": messages} if isinstance(messages, str) else messages
+    turns = given if isinstance(given, list) else [given]
     if not turns:
         raise InputError("there is no message; give a text, or a list of {role, content}")
     return [{"role": "user", **turn} for turn in turns]

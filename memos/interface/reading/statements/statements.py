@@ -391,12 +391,10 @@ def _attribute(clause: str, voice: _Voice, manner: Manner) -> list[Fact]:
     who, verb = groups.get("who"), groups.get("verb") or "changed"
     subject = voice.name if who == "I" else who or groups.get("s") or voice.name
     noun, value = groups["noun"].lower(), groups["o"]
-    if cues.NOW.search(noun) or cues.WHEN.search(f" {noun}"):
+    if cues.NOW.search(noun) or cues.WHEN.search(f" {noun}") or noun in ("favourite", "favorite"):
         return []
     listed = noun.startswith("favourite ") or noun in english_readings().attributes
     if not subject or not (listed or re.search(r"[A-Z\d@]", value)) or cues.NO_ATTRIBUTE.match(value):
-        return []
-    if re.match(r"(?:favou?rite)$", noun):
         return []
     relation = _relation_of(noun)
     changed = bool(groups.get("new")) or "chang" in verb or "bec" in verb
