@@ -130,12 +130,10 @@ class VectorIndex:
         if self._selected is None or self._selected[0] is not allowed:
             nodes = allowed[self._row_of.all] & self._holds.all
             self._selected = allowed, np.packbits(nodes, bitorder="little")
-        only = _faiss().IDSelectorBitmap(
-            self._selected[1]
-        )  # a name of its own: faiss keeps no more than a pointer to it
-        looked_at = int(
-            max(SEARCH_ROWS, k) / max(EXACT_SHARE, count / len(allowed))
-        )  # the fewer are allowed, the more it takes
+        # a name of its own: faiss keeps no more than a pointer to it
+        only = _faiss().IDSelectorBitmap(self._selected[1])
+        # the fewer are allowed, the more it takes
+        looked_at = int(max(SEARCH_ROWS, k) / max(EXACT_SHARE, count / len(allowed)))
         params = _faiss().SearchParametersHNSW(efSearch=looked_at, sel=only)
         _, found = self._graph.search(query.reshape(1, -1), k, params=params)
         rows: Rows = self._row_of.all[found[0][found[0] >= 0]]
