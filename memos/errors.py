@@ -178,3 +178,7 @@ class GateRejected(PromotionError):
     def __init__(self, message: str, scores: dict[str, float]) -> None:
         super().__init__(message)
         self.scores = scores
+
+
+# why KV or an adapter may turn out to be of no use to a request; its text still is
+UNUSABLE = (VaultError, FingerprintMismatch, Unsupported, ContextOverflow, NoRoom)

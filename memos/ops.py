@@ -133,9 +133,10 @@ class Asked(Frozen):
 
     what: the statement, question or description, with references resolved where the conversation tells to what. who:
     the person that it is about; "user" is the speaker. when, until: a day or a range of days, ISO. to: the form of a
-    promotion; the version, "previous" or the day of a rollback. ask: what is asked about the memory. doubted: the
-    intent of a request that must be asked back. `model_dump(exclude_defaults=True, by_alias=True)` has the arguments
-    that are given, by the names that doors have for them. last: it may mean what was said just before, or was done.
+    promotion; the version, "previous" or the day of a rollback; the words that a correction puts right. ask: what is
+    asked about the memory. doubted: the intent of a request that must be asked back.
+    `model_dump(exclude_defaults=True, by_alias=True)` has the arguments that are given, by the names that doors have
+    for them. last: it may mean what was said just before, or was done.
     """
 
     intent: Intent = Field(exclude=True)

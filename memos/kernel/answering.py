@@ -16,22 +16,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from memos.cube import ANSWERING, STEERING, Form, MemCube, State
-from memos.errors import (
-    ContextOverflow,
-    CorruptBlob,
-    FingerprintMismatch,
-    InputError,
-    NoRoom,
-    Unsupported,
-    UnsupportedLanguage,
-    VaultError,
-)
+from memos.errors import UNUSABLE, CorruptBlob, FingerprintMismatch, InputError, UnsupportedLanguage
 from memos.interface.reading.phrasebook import language as language_of
 from memos.interface.reading.requests import wordings
 from memos.kernel import quoting
 from memos.kernel.access import Service, unique
 from memos.kernel.pipelines import Conversation, Meant, Pipelines
+from memos.kernel.services.finding import bare
 from memos.operation.choosing.mem_scheduler import ALWAYS, Admission, Route, Session, Talk, Via
+from memos.operation.life.knowledge import said_words
 from memos.ops import Asked, Get, Recall, Rewind
 
 if TYPE_CHECKING:
@@ -52,8 +45,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("memos")
 _ALONE = frozenset(("recall", "talk"))  # there is nothing to undo
-# why KV or an adapter may turn out to be of no use to a request; its text still is
-UNUSABLE = (VaultError, FingerprintMismatch, Unsupported, ContextOverflow, NoRoom)
 Turns = Sequence[dict[str, str]]
 OnText = Callable[[str], None]
 
@@ -133,7 +124,7 @@ class Answering(Service):
         waiting = self._pipelines.doubts and self._pipelines.answered(message, where)
         asked, meant = waiting or (self._reader.read_request(message, self._before(request), self._today()), {})
         if waiting or len(asked) > 1 or asked[0].intent not in _ALONE:
-            return self._carried_out(asked, meant, where, request)
+            return self._carried_out(message, asked, meant, where, request)
         beside = self._reader.read_message(message)  # what a question tells
         remembered = unique(self._keeping.remember(caller, beside)) if beside else []
         small = replace(request, small_talk=asked[0].intent == "talk")
@@ -187,10 +178,14 @@ class Answering(Service):
         facts = quoting.facts_read(talk, admission, self._reader.facts)
         if quotes and request.via != "none" and (op.wants.held or not quoting.stands(text, op.asks, facts)):
             small = request.small_talk and not (op.about and "?" in question)
-            near = () if small else self._finding.near(caller, op, admission, quoting.MOST_QUOTED)
+            near, is_sure = ((), True) if small else self._finding.near(caller, op, admission, quoting.MOST_QUOTED)
             way_out = "" if small or self._explained else quoting.WAY_OUT.format(model=self._config.model.path)
-            text = quoting.noted(beside) if small else quoting.quoted(question, near, way_out)
-            kv, rests_on, self._explained = None, Admission(cubes=near), self._explained or bool(way_out)
+            text = quoting.noted(beside) if small else quoting.quoted(question, near, way_out, is_sure)
+            kv, rests_on, self._explained = (
+                None,
+                Admission(cubes=near if is_sure else ()),
+                self._explained or bool(way_out),
+            )
         elif (quotes or not request.on_text) and self._host().in_closed_world and quoting.stutters(text):
             text, kv = quoting.UNKNOWN, None
         if quotes and request.on_text:
@@ -298,7 +293,8 @@ class Answering(Service):
     def _talk(self, question: str, request: _Request, admission: Admission) -> Talk:
         """The question, with what was said before it."""
         if request.session is None:
-            return Talk(question, tuple(request.turns))
+            decode = request.decode or self._config.decode
+            return Talk(question, self._serving().fitting(request.turns, question, admission, decode))
         if request.turns:
             raise InputError("turns and session both say what came before; give one of them")
         return self._sessions().resume(request.session, question, admission)
@@ -338,7 +334,9 @@ class Answering(Service):
         for group in {c.header.segment: c.id for c in reversed(seen)}.values():  # each by its first cube
             foresight.used(caller.user_id, group, now.timestamp())
 
-    def _carried_out(self, asked: Sequence[Asked], meant: Meant, where: Conversation, request: _Request) -> Reply:
+    def _carried_out(
+        self, message: str, asked: Sequence[Asked], meant: Meant, where: Conversation, request: _Request
+    ) -> Reply:
         """All that a message asks for, done; and what it asks, answered."""
         caller, questions = where.caller, [one.what for one in asked if one.intent == "recall"]
         done = self._pipelines.run(asked, where, meant)
@@ -347,6 +345,9 @@ class Answering(Service):
         if told and questions and request.on_text:
             request.on_text(f"{told}\n")
         reply = self._answer_each(caller, questions, request, done.remembered) if questions else Reply("")
+        if request.session and not questions:
+            kept = " ".join(bare(said_words(cube)) for cube in done.remembered) or message
+            self._sessions().note(request.session, kept, bool(done.forgotten))
         reply = replace(reply, text="\n".join(filter(None, (told, reply.text))), operations=tuple(asked))
         return replace(reply, remembered=done.remembered, forgotten=done.forgotten, pipeline=done.id)
 

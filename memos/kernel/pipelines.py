@@ -18,8 +18,9 @@ from uuid import uuid4
 from memos.cube import ANSWERING, USER, Blob, Form, MemCube, State, plain
 from memos.errors import NotFound
 from memos.interface.reading.requests import picks
-from memos.kernel.access import Service
+from memos.kernel.access import Service, unique
 from memos.kernel.quoting import noted
+from memos.kernel.services.finding import bare
 from memos.operation.life.knowledge import said_words
 from memos.ops import (
     Add,
@@ -259,7 +260,12 @@ class Pipelines(Service):
     def _saying(self, words: str, caller: Caller) -> list[MemCube]:
         """The memories that say just this, the latest last."""
         own = [cube for cube in self._access.texts(caller) if words and cube.rights.owner == caller.user_id]
-        return [cube for cube in own if plain(said_words(cube).removeprefix(f"{USER}: ")) == plain(words)]
+        return [cube for cube in own if plain(bare(said_words(cube))) == plain(bare(words))]
+
+    def _told(self, cube: MemCube) -> list[MemCube]:
+        """A memory, after what it was read in where that says no more."""
+        sources = self._vault.at(source.id for source in cube.sources)
+        return [*(one for one in sources if bare(said_words(one)) == bare(said_words(cube))), cube]
 
     def _taken(self, id: str, caller: Caller) -> Call | None:
         with self._vault.transaction():
@@ -269,7 +275,8 @@ class Pipelines(Service):
 
     def _steps(self, asked: Asked, caller: Caller, meant: Sequence[str]) -> list[Step]:
         if asked.intent in ("remember", "correct"):
-            return [Step(asked, None, self._reader.to_statement(asked))]
+            wrong = self._saying(str(asked.to), caller)[-1:] if asked.intent == "correct" else []
+            return [Step(asked, next(iter(wrong), None), self._reader.to_statement(asked))]
         if asked.intent in ("recall", "about", "talk"):
             return [Step(asked)]
         if asked.intent == "withhold":  # nor what was kept of it before
@@ -337,12 +344,14 @@ class Pipelines(Service):
         """Name what could be meant, and wait for the answer. Nothing is done."""
         intent = unclear.asked.doubted or unclear.asked.intent
         if not unclear.candidates:
-            return Done(f"Nothing was done: {intent} needs one memory, and none fits.")
-        shown, candidates = self._access.as_read(where.caller), unclear.candidates[:_NAMED]
+            return Done(f"Nothing was done: it is not clear which memory to {intent}, and none fits.")
+        # of a message and what was read in it one
+        each = {bare(said_words(cube)): cube for cube in reversed(unclear.candidates)}
+        shown, candidates = self._access.as_read(where.caller), tuple(reversed(each.values()))[:_NAMED]
         lines = [f"{n}. {cube.id} {shown(cube).text}" for n, cube in enumerate(candidates, start=1)]
         nothing = "Nothing was deleted" if unclear.asked.intent == "forget" else "Nothing was done"
         which = "Which of these, or all of them?" if candidates[1:] else "Is it this one?"
-        question = "\n".join([f"{nothing} yet: {intent} needs one memory. {which}", *lines])
+        question = "\n".join([f"{nothing} yet: it is not clear which memory to {intent}. {which}", *lines])
         until, ids = self._vault.now() + _WAITS, tuple(cube.id for cube in candidates)
         self.doubts.append(_Doubt(replace(where, turns=()), question, until, asked, meant, at, ids))
         return Done(question)
@@ -355,9 +364,10 @@ class Pipelines(Service):
             log.lines.append("Not kept, as you asked.")
         match step.operation:
             case Correct() | Add() as add:
-                self._remember(caller, add, log)
+                self._remember(caller, add, log, cube)
             case Delete() if cube:
-                for root in (root for root in self._finding.roots(cube) if root.id not in log.forgotten):
+                roots = unique(root for one in self._told(cube) for root in self._finding.roots(one))
+                for root in (root for root in roots if root.id not in log.forgotten):
                     log.gone.append(self._keeping.retold(root))
                     log.forgotten += self._keeping.delete(caller, root.id)
                 log.lines.append(f"Forgotten: {cube.text}")
@@ -383,8 +393,13 @@ class Pipelines(Service):
             case _:
                 pass
 
-    def _remember(self, caller: Caller, add: Add, log: _Log) -> None:
+    def _remember(self, caller: Caller, add: Add, log: _Log, wrong: MemCube | None) -> None:
+        """wrong: what it puts right."""
         memories = self._knowledge.remember([add], caller.namespace)
+        told = self._told(wrong) if wrong else []
+        for cube in [*told, *self._vault.derived(*(cube.id for cube in told))]:
+            if self._vault.get(cube.id).state in ANSWERING and cube.id not in {new.id for new in memories}:
+                self._lifecycle.supersede(cube.id, memories[-1].id)
         self._freshness.changed(memories)
         log.remembered += memories
         new = [cube for cube in memories if self._is_new(cube.id, log)]

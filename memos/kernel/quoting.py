@@ -19,8 +19,9 @@ MOST_QUOTED, MAX_CHARS = 3, 400
 UNKNOWN = "unknown"  # what the packaged model says by itself where it has no answer
 MOST_WORDS, REPEATS = 4, 3  # at the end of an answer: so many words that come so often are none
 NOT_REMEMBERED = "Nothing that is remembered answers that."
+NEAREST = f"{NOT_REMEMBERED} The nearest to it:"
 SMALL_TALK = "Tell me something to remember, or ask about what you have told me."
-_ASIDE = "(Quoted, because"
+_NOTED, _ASIDE = "Noted:", "(Quoted, because"
 WAY_OUT = (
     f"{_ASIDE} {{model}} only reads sentences of the kind it was trained with. For answers in free words set a "
     "chat model: --set model.path=Qwen/Qwen2.5-0.5B-Instruct)"
@@ -28,8 +29,9 @@ WAY_OUT = (
 
 
 def without_aside(turns: Sequence[dict[str, str]]) -> list[dict[str, str]]:
-    """What was said, without what memos says of itself, in which nobody is spoken of."""
-    return [{**turn, "content": str(turn.get("content", "")).partition(f"\n{_ASIDE}")[0]} for turn in turns]
+    """What was said, without what memos says of itself, in which nobody is spoken of, and what it says again."""
+    said = [{**turn, "content": str(turn.get("content", "")).partition(f"\n{_ASIDE}")[0]} for turn in turns]
+    return [turn for turn in said if not (turn.get("role") == "assistant" and turn["content"].startswith(_NOTED))]
 
 
 def facts_read(talk: Talk, admission: Admission, read: Callable[[str], Sequence[Fact]]) -> Iterator[Fact]:
@@ -47,6 +49,8 @@ def stands(answer: str, asks: Sequence[Fact], facts: Iterable[Fact]) -> bool:
     """True if a question asks for a fact (memos.interface.reading.phrasebook), and the answer, which may have been cut,
     is of such a one that was there."""
     said, asked = plain(answer), {fact.relation for fact in asks}
+    if said in (plain(words) for fact in asks for words in (fact.subject, fact.object)):  # of the question itself
+        return False
     there = (plain(words) for fact in facts if fact.relation in asked for words in (fact.subject, fact.object))
     return bool(said) and any(words.startswith(said) for words in there)
 
@@ -61,22 +65,25 @@ def stutters(answer: str) -> bool:
     return False
 
 
-def quoted(question: str, cubes: Sequence[MemCube], way_out: str) -> str:
-    """What memories say, best first. way_out: said below it, if anything is."""
+def quoted(question: str, cubes: Sequence[MemCube], way_out: str, is_sure: bool = True) -> str:
+    """What memories say, best first. way_out: said below it, if anything is. is_sure: that they answer the question."""
     dated = "when" in question.lower().split()[:2] or "什么时候" in question
-    lines = [_line(cube, dated) for cube in cubes] or [NOT_REMEMBERED]
+    lines = [_line(cube, dated) for cube in cubes]
+    if not (is_sure and cubes):
+        lines.insert(0, NEAREST if cubes else NOT_REMEMBERED)
     return "\n".join([*lines, way_out] if way_out else lines)
 
 
 def joined(replies: Sequence[str]) -> str:
     """The replies to several questions as one; that nothing answers is said where that is so of all."""
     first, *others = sorted(dict.fromkeys(replies), key=lambda reply: reply.startswith(NOT_REMEMBERED))
-    return "\n".join([first, *filter(None, (other.removeprefix(NOT_REMEMBERED).strip() for other in others))])
+    told = (other if not other.startswith(NOT_REMEMBERED) else "".join(other.partition(_ASIDE)[1:]) for other in others)
+    return "\n".join([first, *filter(None, told)])
 
 
 def noted(made: Sequence[MemCube]) -> str:
     """What is said to a message that asks nothing, of the memories that were made of it."""
-    return "Noted: " + " ".join(cube.text for cube in made) if made else SMALL_TALK
+    return f"{_NOTED} " + " ".join(cube.text for cube in made) if made else SMALL_TALK
 
 
 def _line(cube: MemCube, dated: bool) -> str:

@@ -456,3 +456,48 @@ def test_the_memory_tells_of_itself(kernel: MemOS, ada: str) -> None:
     assert "4711" in kernel.within(ada).chat("What do you know about me?").text
     assert "plaintext" in kernel.within(ada).chat("How much room is left?").text
     assert kernel.within(ada).chat("What are you working on right now?").text == "No job is going on."
+
+
+def test_what_was_told_in_a_session_is_read_with_what_follows(tmp_path: Path) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        for text in ("my son leo is nine", "where is leo?", "my sister anna is a vet", "she moved to york"):
+            memos.chat(text, session="one")
+        [moved] = [cube for cube in memos.memories() if "york" in cube.text and cube.header.kind == "note"]
+        assert "anna moved to york" in moved.text.casefold()
+        memos.chat("she moved to hull", session="two")
+        assert any("she moved to hull" in cube.text for cube in memos.memories())  # nobody was spoken of there
+        memos.chat("forget that my sister anna is a vet", session="one")
+        memos.chat("she has a dog", session="one")
+        assert not any("anna has a dog" in cube.text.casefold() for cube in memos.memories())
+
+
+@pytest.mark.parametrize(
+    ("told", "right", "now", "before"),
+    [
+        ("my rent is 4800", "no, it's 5200", "my rent is 5200", "4800"),
+        ("the plumber comes at 9 on friday", "sorry i meant 10", "the plumber comes at 10 on friday", "at 9"),
+        ("flight is on 3 march", "no 4 march", "flight is on 4 march", "3 march"),
+        ("my dentist is dr wu", "no, dr patel", "my dentist is dr patel", "wu"),
+        ("手机号是13800001111", "不是，是13800002222", "手机号是13800002222", "1111"),
+    ],
+)
+def test_what_was_said_last_is_put_right_by_a_word(
+    tmp_path: Path, told: str, right: str, now: str, before: str
+) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        memos.chat(told, session="one")
+        reply = memos.chat(right, session="one")
+        texts = [cube.text for cube in memos.memories()]
+        assert any(now in text for text in texts) and not any(before in text for text in texts)
+        memos.undo(reply.pipeline)
+        memos.tick()
+        texts = [cube.text for cube in memos.memories()]
+        assert any(told in text for text in texts) and not any(now in text for text in texts)
+
+
+@pytest.mark.parametrize("words", ["no, it's fine", "no that's wrong", "sorry i meant 10"])
+def test_what_puts_nothing_right_changes_nothing(tmp_path: Path, words: str) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        for text in ("i work at aldi", words):
+            memos.chat(text, session="one")
+        assert any("i work at aldi" in cube.text for cube in memos.memories())

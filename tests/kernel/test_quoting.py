@@ -10,7 +10,7 @@ import pytest
 
 from memos import Memory, MemOS
 from memos.cube import Fact
-from memos.kernel.quoting import MAX_CHARS, NOT_REMEMBERED, SMALL_TALK, UNKNOWN, stands, stutters
+from memos.kernel.quoting import MAX_CHARS, NEAREST, NOT_REMEMBERED, SMALL_TALK, UNKNOWN, stands, stutters
 
 WAY_OUT = "--set model.path="
 TALK = [
@@ -196,7 +196,7 @@ def test_in_a_young_store_chinese_is_found_by_the_words_that_matter(memory: Memo
         memory.add([{"role": "user", "content": text, "time": f"{day}T09:00:00Z"}], user_id=ada)
         memory.tick(user_id=ada)
     quotes = memory.chat("豆包现在在谁那儿", user_id=ada)["text"].splitlines()
-    assert [text for line in quotes for text in said.values() if text in line] == list(said.values())
+    assert [text for line in quotes for text in said.values() if text in line] == list(reversed(said.values()))
 
 
 def test_what_was_done_is_undone_also_after_a_question(memory: Memory, ada: str) -> None:
@@ -303,3 +303,34 @@ def test_what_lies_on_the_days_that_are_asked_of_is_quoted(tmp_path: Path) -> No
         for question in ("what have i got planned for january", "what's coming up in january?"):
             assert "lisbon" in memos.chat(question).text
             assert "dentist" not in memos.chat(question).text
+
+
+def test_the_nearest_is_quoted_as_no_more_than_that(tmp_path: Path, ada: str) -> None:
+    with Memory(vault=tmp_path) as memory:
+        memory.chat("the car's due its mot in march", user_id=ada)
+        reply = memory.chat("what did i say about the car", user_id=ada)
+        assert reply["text"].startswith(f"{NEAREST}\nYou said: “the car's due its mot in march") and reply["used"] == []
+        memory.chat("my sister lena is a vet", user_id=ada)
+        both = memory.chat("what does my sister lena do and what do i say about the car?", user_id=ada)["text"]
+        assert "lena is a vet" in both and NOT_REMEMBERED not in both and "mot in march" not in both
+
+
+def test_of_what_answers_alike_the_latest_is_quoted_first_and_a_short_message_whole(tmp_path: Path, ada: str) -> None:
+    with Memory(vault=tmp_path) as memory:
+        for text in (
+            "the door code is 4471",
+            "door code changed, it's 9920 now",
+            "quit my job at tesco, start at aldi",
+        ):
+            memory.chat(text, user_id=ada)
+        memory.tick(user_id=ada)
+        assert "9920" in memory.chat("what's the door code", user_id=ada)["text"].splitlines()[0]
+        assert "start at aldi" in memory.chat("where do i work", user_id=ada)["text"].splitlines()[0]
+
+
+@pytest.mark.parametrize("question", ["what was linda's surname again", "where did sean go", "is it open on sundays"])
+def test_a_question_without_its_mark_is_not_kept(tmp_path: Path, question: str) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        memos.chat("the gym is 30 quid", session="one")
+        assert [one.intent for one in memos.chat(question, session="one").operations] == ["recall"]
+        assert not any(question.split()[-1] in cube.text for cube in memos.memories())

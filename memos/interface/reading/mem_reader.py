@@ -35,7 +35,7 @@ from memos.interface.reading.phrasebook import (
     require_text,
     sentences,
 )
-from memos.interface.reading.requests import arguments, intents, wordings
+from memos.interface.reading.requests import arguments, intents, references, wordings
 from memos.interface.reading.requests.arguments import MessageTagger
 from memos.interface.reading.requests.intents import SentenceIntent
 from memos.interface.reading.statements import tagged
@@ -48,7 +48,6 @@ from memos.ops import Add, Asked, Correct, Episode, Forget, Recall
 
 UNSAID = ("system", "developer")  # roles of what a program says, which nobody has said in the conversation
 TOOL_TRACE = "tool-trace"  # Header.kind of what a call of a tool came to
-_FIRST_PERSON = pattern(r"\b(?:I|[Mm]e|[Mm]y|[Mm]ine|[Ww]e|[Uu]s|[Oo]ur)\b|我")
 _SAME_SUBJECT = pattern(r"(?:It|He|She|They|This|That|These|Those|Its|His|Her|Their)\b")
 _CHANGED = pattern(  # a thing, with no verb in it, and what it is to be
     rf"((?:(?:my|our|his|her|their|the) |(?-i:{NAME})['’]s )"
@@ -128,7 +127,7 @@ class MemReader:
 
     def attributed(self, text: str, speaker: str) -> Add | Correct:
         """What somebody else says of a speaker's turn, as one memory: the speaker's words only in the first person."""
-        return self.statement(text, speaker if _FIRST_PERSON.search(text) else "")
+        return self.statement(text, speaker if intents.FIRST_PERSON.search(text) else "")
 
     def read_turns(self, turns: Iterable[dict[str, object]], origin: str) -> list[Add | Correct]:
         """One operation per statement worth keeping in turns of {role or speaker, content, time?}, or tool call."""
@@ -165,6 +164,8 @@ class MemReader:
         if asked := self._asked_within(text, turns, day):
             return (asked,)
         [first, *more] = found = arguments.read(text, turns, day, self._tagger)
+        if asked := self._put_right(text, first, turns, day):
+            return (asked,)
         clear = not more and (first.doubted or first.intent in ("forget", "rollback"))
         if wordings.UNDO.fullmatch(text) or (first.doubted == "rollback" and not first.what):
             return (Asked(intent="ask_back", doubted="rollback", last="done"), *more)
@@ -205,9 +206,23 @@ class MemReader:
         if wordings.HOLDS.match(text) or any(one.facts for one in stated):
             return True
         if asked.doubted == "correct":
-            return bool(stated) and not (wordings.REFERS.search(text[:12]) or wordings.CORRECTS.match(text))
+            points = wordings.REFERS.search(wordings.SOMEBODY.sub("", text[:12]).replace("they", ""))
+            return bool(stated) and not (points or wordings.CORRECTS.match(text))
         dated = language(text) == "zh" and times.find(text, day)  # "周五要交季度report"
         return bool(stated or self.facts(text) or dated)
+
+    def _put_right(self, text: str, asked: Asked, turns: Sequence[Mapping[str, object]], today: date) -> Asked | None:
+        """A correction by nothing but what is right: "no, it's 5200"; None for any other message."""
+        found, told = wordings.PUTS_RIGHT.fullmatch(text), references.told_last(turns)
+        if not (found and told):
+            return None
+        groups = {name.strip("z23"): words for name, words in found.groupdict().items() if words}
+        wrong, right = groups.get("old", ""), next(words for name, words in groups.items() if name != "old")
+        reads = self._statement_tagger and "correct" in (asked.intent, asked.doubted)
+        facts = [fact for one in (self.stated(told, USER, today) if reads else ()) for fact in one.facts]
+        what = references.corrected(told, wrong, right, facts, today)
+        when = times.find(what, today)
+        return Asked(intent="correct", what=what, to=told, when=when.when if when else "") if what else None
 
     def _asked_within(self, text: str, turns: Sequence[Mapping[str, object]], today: date) -> Asked | None:
         """A request for a list, a count or a search of what was said in some time; None for any other message."""
@@ -245,7 +260,7 @@ class MemReader:
     def forget(self, words: str, speaker: str = USER) -> Forget:
         """To delete what words describe. Raises InputError."""
         _require_words(words)
-        words = wordings.ASIDE.sub("", words, count=1) if wordings.ASIDE.match(words) else words
+        words = wordings.ASIDE.sub("", words, count=1)
         if everything := wordings.EVERYTHING.fullmatch(words.rstrip(" .!。！")):
             name = everything["name"] or everything["zh"] or "me"
             if not (wordings.PERSON.fullmatch(name) or wordings.POINTS.fullmatch(name)):  # whom they mean is not known
@@ -260,7 +275,7 @@ class MemReader:
         wants = intents.wants(question, today)
         now = intents.asked_now(question, today)
         asks = tuple(dict.fromkeys(parse_question(now, speaker)))
-        about = _about(question, speaker, asks)
+        about = intents.about(question, speaker, asks)
         if not asks:
             foreign = messages_in(question)
             asks = tuple(foreign.asked(question, speaker)) if foreign else asked_of(now, speaker)
@@ -431,16 +446,7 @@ def _line(words: str, speaker: str, facts: tuple[Fact, ...], said: datetime | No
     reads to a small model as if Mira did.
     """
     end = "" if words[-1] in ".!?。！？…" else "。" if language(words) == "zh" else "."
-    others = facts and not _FIRST_PERSON.search(words) and all(fact.subject != speaker for fact in facts)
+    others = facts and not intents.FIRST_PERSON.search(words) and all(fact.subject != speaker for fact in facts)
     if others or not speaker:
         return f"{words}{end}"
     return f"{whose(speaker, None if is_all_parsed(words, speaker) else said)}: {words}{end}"
-
-
-def _about(question: str, speaker: str, asks: Iterable[Fact]) -> tuple[str, ...]:
-    """The subjects that a question names; "I" is the speaker. Empty where it asks who."""
-    facts = [*asks, *(fact for fact, _ in parse(question, speaker))]
-    if facts:
-        return tuple(dict.fromkeys(fact.subject for fact in facts if fact.subject))
-    first = (speaker,) if _FIRST_PERSON.search(re.sub(r"\bi\b", "I", question)) else ()
-    return tuple(dict.fromkeys((*first, *intents.names(question))))

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from memos.cube import ANSWERING, EPISODE, SUMMARY, Fact, Form, MemCube, State, Text, in_zone
+from memos.cube import ANSWERING, EPISODE, SUMMARY, USER, Fact, Form, MemCube, State, Text, in_zone
 from memos.errors import InputError
 from memos.infrastructure.host.threads import numpy_multiplies_alone
 from memos.interface.reading.phrasebook import language
@@ -36,8 +36,10 @@ NEAR = 0.4  # mean cosine of the question's tokens with those of a memory that s
 # questions .92 of the evidence lies above, and .11 of the nearest of somebody else's conversations (docs/benchmarks.md)
 SHARED = 0.04  # of its words, those that such a memory has too, where the encoder does not know the language
 SHORT = 100  # characters of a message that may change an earlier one
+UNSURE = 2  # memories that are quoted where none speaks of what is asked
 MAX_NEAR = 3  # memories that a description which fits none is compared with
 
+_CHANGES = re.compile(r"(?i)\b(?:now|no longer|moved|changed|switched|new)\b|[改换搬]|跳槽|不再|现在")
 _DAYS = re.compile(r"\((\d{4}-\d\d-\d\d)(?:/(\d{4}-\d\d-\d\d))?\)\W*$")  # as the reader writes them
 
 
@@ -170,11 +172,12 @@ class Finding(Service):
             hits = list({hit.cube.id: hit for hit in past}.values())
         return (self._by_use(hits) if any(hit.cube.usage.utility for hit in hits) else hits), narrowed
 
-    def near(self, caller: Caller, op: Recall, admission: Admission, most: int) -> tuple[MemCube, ...]:
+    def near(self, caller: Caller, op: Recall, admission: Admission, most: int) -> tuple[tuple[MemCube, ...], bool]:
         """At most so many of those found that speak of what is asked, lie on its days, state the fact asked for,
         or held before one of these at the time that is asked of, and where there is room what may have changed one of
-        them since; for an overview twice as many, oldest first. One that ends with a question is followed by what was
-        replied to it."""
+        them since, the latest first; for an overview twice as many, oldest first. A short message is given whole, also
+        where a part of it was found, and one that ends with a question is followed by what was replied to it. Else,
+        and False beside them, those found first."""
         # any two texts are near in a language beside English
         signal, least = ("tokens", NEAR) if language(op.question) == "en" else ("words", SHARED)
         near = {cube.id for cube, why in admission.found if why.get("states") or why.get(signal, 1.0) >= least}
@@ -184,15 +187,21 @@ class Finding(Service):
         near |= {one.id for cube in held for one in self._replaced(caller, cube, *(op.wants.held or ()))}
         spoken = [cube for cube, _ in admission.found if cube.id in near]
         spoken += [c for c, _ in admission.found if c.id not in near and any(_may_change(one, c) for one in spoken)]
-        spoken = spoken[: 2 * most if op.wants.overview else most]
+        is_sure = bool(spoken)
+        nearest = [cube for cube, why in admission.found if signal == "tokens" or why.get(signal)][:UNSURE]
+        spoken = spoken[: 2 * most if op.wants.overview else most] or nearest
         if op.wants.overview:  # how things went
             spoken.sort(key=lambda cube: cube.order)
+        else:
+            spoken = _latest_first(spoken, set(terms(op.question, query=True)))
         turns = self._access.view(caller, (frozenset([EPISODE]), None, None))
-        replies = self._operator().replies((cube.id for cube in spoken), turns)
-        others = self._governance.visible(caller, self._vault.at(replies.values()))
+        of = {cube.id: cube.sources[0].id for cube in spoken if len(cube.sources) == 1}
+        replies = self._operator().replies([*(cube.id for cube in spoken), *of.values()], turns)
+        others = self._governance.visible(caller, self._vault.at({*replies.values(), *of.values()}))
         said = {cube.id: self._vault.guard.as_shown(cube) for cube in others if cube.state in ANSWERING}
+        spoken = [one if (one := said.get(of.get(c.id, ""))) and _has_more(one, c) else c for c in spoken]
         both = (one for cube in spoken for one in (cube, said.get(replies.get(cube.id, ""))) if one)
-        return tuple({one.id: one for one in both}.values())
+        return tuple({one.id: one for one in both}.values()), is_sure
 
     def _replaced(self, caller: Caller, cube: MemCube, first: date, last: date) -> list[MemCube]:
         """What a memory has replaced that held at some time between two days, and what that had replaced before, the
@@ -257,7 +266,7 @@ class Finding(Service):
         cubes, least = [hit.cube for hit in near], self._config.scheduler.forget_score
         close = [hit.cube for hit in near if hit.why["near"] >= least]
         most = max((shared.get(cube.id, 0) for cube in close), default=0)
-        if facts or (is_final and 0 < most <= len(words) / 2):  # "my sister's birthday" is not that of my brother
+        if facts or (is_final and most <= len(words) / 2):  # "my sister's birthday" is not that of my brother
             return [], cubes
         return [cube for cube in close if shared.get(cube.id, 0) == most], cubes
 
@@ -270,6 +279,11 @@ class Finding(Service):
         return unique(root for source in self._vault.at(s.id for s in cube.sources) for root in self.roots(source))
 
 
+def bare(words: str) -> str:
+    """What was said without the days behind it, the user's name in front, and how it ends."""
+    return _DAYS.sub("", words).removeprefix(f"{USER}: ").strip(" .!。！")
+
+
 def _is_on(cube: MemCube, first: date, last: date) -> bool:
     """True if a memory has days behind its words that lie between these."""
     days = _DAYS.search(cube.text)
@@ -277,12 +291,31 @@ def _is_on(cube: MemCube, first: date, last: date) -> bool:
 
 
 def _may_change(earlier: MemCube, later: MemCube) -> bool:
-    """True if somebody says a little on a later day that has a word in common with what they said."""
+    """True if somebody says a little on a later day, or of a change, that has a word in common with what they said."""
     both = said_words(earlier), said_words(later)
     if earlier.header.speaker != later.header.speaker or max(map(len, both)) > SHORT:
         return False
     words, more = (set(terms(words, query=True)) for words in both)
-    return earlier.order[0].date() < later.order[0].date() and not words.isdisjoint(more)
+    is_later = (
+        earlier.order < later.order if _CHANGES.search(both[1]) else earlier.order[0].date() < later.order[0].date()
+    )
+    return is_later and not words.isdisjoint(more)
+
+
+def _latest_first(cubes: Sequence[MemCube], asked: set[str]) -> list[MemCube]:
+    """The same, but of those that have the same words of the question the latest first, which may be the state now."""
+    has = [asked.intersection(terms(said_words(cube))) for cube in cubes]
+    place = {
+        c.id: next(n for n, words in enumerate(has) if n == m or (words and words <= has[m]))
+        for m, c in enumerate(cubes)
+    }
+    latest = sorted(cubes, key=lambda cube: cube.order, reverse=True)
+    return sorted(latest, key=lambda cube: place[cube.id])
+
+
+def _has_more(turn: MemCube, part: MemCube) -> bool:
+    """True if a short message says more than what was read in it, which may be clear only with the rest."""
+    return len(said_words(turn)) <= SHORT and bare(said_words(turn)) != bare(said_words(part))
 
 
 def _names(text: str, name: str) -> bool:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from memos.cube import ANSWERING, Form, Frozen, MemCube, State, Text
 from memos.errors import InputError
 from memos.kernel.access import Service
+from memos.kernel.services.finding import NEAR, UNSURE
+from memos.operation.policies.policy import terms
 from memos.ops import Get
 
 if TYPE_CHECKING:
@@ -197,14 +199,17 @@ class Seeing(Service):
             cubes = [c for c in cubes if first <= c.order[0].date() <= last]
         if not what or what.lower() in ("me", "我"):
             return cubes
-        about = self._reader.recall(what).about or (what,)
-        like = {hit.cube.id for hit in self._finding.search(caller, what)}
-        named = [c for c in cubes if any(word.lower() in c.text.lower() for word in about)]
-        return named or [c for c in cubes if c.id in like]
+        words = set(terms(what, query=True))
+        if named := [cube for cube in cubes if words and words <= {*terms(cube.text)}]:
+            return named
+        hits = self._finding.search(caller, what)
+        near = [hit.cube for hit in hits if hit.why.get("tokens", 0.0) >= NEAR] or [hit.cube for hit in hits[:UNSURE]]
+        like = {id for cube in near for id in (cube.id, *(source.id for source in cube.sources))}
+        return [cube for cube in cubes if cube.id in like]
 
     def _listed(self, cubes: list[MemCube]) -> str:
         more = f"\n... and {len(cubes) - MAX_LISTED} more" if len(cubes) > MAX_LISTED else ""
-        return "\n".join(f"{c.id} {c.text}" for c in cubes[:MAX_LISTED]) + more or "There is no such memory."
+        return "\n".join(f"{c.id} {c.text}" for c in cubes[:MAX_LISTED]) + more or "Nothing is remembered of that."
 
     def _history(self, caller: Caller, what: str) -> str:
         found = self._finding.described(caller, self._reader.forget(what))[0] if what else []

@@ -28,7 +28,7 @@ from memos.operation.choosing.foresight import LIKELY, PAUSE, Foresight
 from memos.operation.forms.seen import VISION, visions
 
 if TYPE_CHECKING:
-    from memos.config import Config, FidelityConfig
+    from memos.config import Config, DecodeConfig, FidelityConfig
     from memos.infrastructure.host.kv.cache import Activation
     from memos.infrastructure.vault.mem_vault import MemVault
     from memos.operation.choosing.mem_scheduler import Admission, Via
@@ -88,6 +88,15 @@ class Serving:
         how = level or self._config.fidelity
         given = tuple(messages), memories, pasts, adapters, how
         return admission, Request(*given, keep=keep, released=released, pictures=seen)
+
+    def fitting(
+        self, turns: Sequence[dict[str, str]], question: str, admission: Admission, decode: DecodeConfig
+    ) -> tuple[dict[str, str], ...]:
+        """The turns before a question; the newer half of them, and of that, until the model's context has room."""
+        left, shown = tuple(turns), tuple(cube.text for cube in admission.cubes)
+        while left and not self._host.fits(Request((*left, {"role": "user", "content": question}), shown), decode):
+            left = left[(len(left) + 1) // 2 :]
+        return left
 
     def adapters(self, admission: Admission) -> tuple[Path, ...]:
         """The folders of the admitted adapters, and of what the answer is steered by. Raises CorruptBlob."""

@@ -8,6 +8,7 @@ the turn added, after the KV of the turn before. To go back to an earlier turn i
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ from memos.infrastructure.host.request import Request
 from memos.operation.choosing.mem_scheduler import Admission, Session, Talk
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from memos.config import DecodeConfig
     from memos.infrastructure.governance.mem_governance import MemGovernance
     from memos.infrastructure.vault.mem_vault import MemVault
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from memos.operation.life.mem_lifecycle import MemLifecycle
 
 MAX_READ_TURNS = 3  # that a message is read with
+MAX_NOTED = 1000  # messages of all conversations that were carried out
 
 log = logging.getLogger("memos")
 
@@ -45,6 +49,7 @@ class Sessions:
     ) -> None:
         self._decode, self._vault, self._governance, self._lifecycle = decode, vault, governance, lifecycle
         self._host, self._serving = host, serving
+        self._noted: deque[tuple[Session, datetime, str]] = deque(maxlen=MAX_NOTED)
 
     # -- going on ------------------------------------------------------------------------------------------
 
@@ -53,10 +58,19 @@ class Sessions:
         return self._cubes(session, Form.PLAINTEXT, ANSWERING)
 
     def messages(self, session: Session) -> list[dict[str, str]]:
-        """The latest of its turns, as messages."""
-        turns = map(_turn, self.turns(session)[-MAX_READ_TURNS:])
-        pairs = ((("user", turn.question), ("assistant", turn.answer)) for turn in turns)
-        return [{"role": role, "content": text} for pair in pairs for role, text in pair]
+        """The latest of its turns, and of what was carried out between them, as messages."""
+        turns = [(cube.header.created, (turn := _turn(cube)).question, turn.answer) for cube in self.turns(session)]
+        noted = [(when, message, "") for of, when, message in list(self._noted) if of == session]
+        pairs = ((("user", q), ("assistant", a)) for _, q, a in sorted([*turns, *noted])[-MAX_READ_TURNS:])
+        return [{"role": role, "content": text} for pair in pairs for role, text in pair if text]
+
+    def note(self, session: Session, message: str, forgets: bool) -> None:
+        """What was carried out without the model is read with the messages after it, in this process; it is no turn.
+        forgets: and no more what was carried out before it."""
+        if forgets:
+            self._noted = deque((one for one in list(self._noted) if one[0] != session), MAX_NOTED)
+        else:
+            self._noted.append((session, self._vault.now(), message))
 
     def resume(self, session: Session, question: str, admission: Admission) -> Talk:
         """The question after the turns before it.

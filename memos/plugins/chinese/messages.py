@@ -5,14 +5,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from memos.interface.reading.requests.references import Known, words_of
+from memos.interface.reading.requests.references import Known, may_be, words_of
 
 _HAN = r"\u4e00-\u9fff"
 _SURNAMES = "王李张刘陈杨赵黄周吴徐孙胡朱高林何郭马罗梁宋郑谢韩唐冯于董萧程曹袁邓许傅沈曾彭吕苏卢蒋蔡贾丁魏薛叶阎余潘杜戴夏钟汪田任姜范方石姚谭廖邹熊金陆郝孔白崔康毛邱秦江史顾侯邵孟龙万段雷钱汤尹黎易常武乔贺赖龚文"
 _NOT_GIVEN = "的在是有了把被对给和跟与也都就要会能去来住说到让从不很最能还没想这那开能可看吃喝养换搬改每昨今明上下中大小老家里外什么怎哪几多少叫姓为于以能用带买做当拉爱喜现正已将便啦我你您他她它们教写画种卖唱跳玩学读听讲弹骑忘记送请约等帮见问订租借欠坐飞做打管收应必该需才刚常总曾让再一两三四五六七八九十个天年月日前后只自从向往比太真可得过着吗呢"
 _NAME = re.compile(
-    rf"(?:小[{_HAN}](?![时学朋孩区猫狗店说心组])|阿[{_HAN}](?![姨])|老[{_SURNAMES}](?![师板家])|(?<![{_HAN}])?[{_SURNAMES}](?:[^{_NOT_GIVEN}\W\dA-Za-z_][^{_NOT_GIVEN}\W\dA-Za-z_](?=[的在是有了把被对给和跟与也都就要会能去来住说到让从不很最还没想这那开可看吃喝养换搬改每昨今明上下叫姓，,。：:！？、]|$|[现什怎哪几多])|[^{_NOT_GIVEN}\W\dA-Za-z_](?![{_HAN}]*(?:医生|老师))))"
+    rf"(?:小[{_HAN}](?![时学朋孩区猫狗店说心组])|阿[{_HAN}](?![姨])|老[{_SURNAMES}](?![师板家])|(?<![{_HAN}])?[{_SURNAMES}](?:[^{_NOT_GIVEN}\W\dA-Za-z_][^{_NOT_GIVEN}\W\dA-Za-z_](?=[的在是有了把被对给和跟与也都就要会能去来住说到让从不很最还没想这那开可看吃喝养换搬改每昨今明上下叫姓，,。：:！？、\s]|$|[现什怎哪几多])|[^{_NOT_GIVEN}\W\dA-Za-z_](?![{_HAN}]*(?:医生|老师))))"
+)
+_LATIN_NAME = re.compile(
+    r"(?:闺蜜|朋友|男友|女友|同事|同学|同桌|室友|老板|上司|[弟妹哥姐]|儿子|女儿|老公|老婆)(?:叫|是)?([A-Z][a-z]+)"
 )
 _TITLE = re.compile(
     rf"[{_SURNAMES}付柯卓翁焦洪褚梅卞纪敖鲁裴窦骆庞樊凌霍虞管莫房缪应宗郁单包左吉邢荣曲靳乌巴娟秀芳]"
@@ -20,12 +24,12 @@ _TITLE = re.compile(
     rf"|老[{_SURNAMES}付柯翁焦洪褚裴窦骆庞霍鲁范](?![师板家])"
 )
 _NO_NAME = re.compile(
-    r"^(?:小时|小说|小学|小组|老师|老板|高中|高兴|马上|马路|金额|周[一二三四五六日末]|方法|方案|方便|白天|白色|石头|江边|江南|田里|文件|文字|文本|文档|文章|常常|常用|任务|任何|万一|万能|段落|易经|于是|余额|许多|何时|何必|黄色|黄金|叶子|林子|高铁|高速|高度|何处|和平|温度|程序|康复|金鱼|龙虾|雷雨|钱包|汤姆|毛衣|毛巾|史料|顾客|武器|夏天|秋天|冬天|春天|石油|陆地|孔子|金属|房间|周末|周围|周年|曾经|曾在|马拉|马拉松|华为|苏打|苏州|贺卡|胡同|胡子|杜绝|范围|戴着|丁香|唐朝|唐诗|宋朝|宋词|汉堡|罗马|梁上|蒋介|白菜|白酒|白米|高考|高血|黄瓜|黄油|黄河|江苏|江西|金融|金牌|文学|文化|方向|方面|万圣|钟头|钟表|余下|熊猫|任意|汪汪|毛病|毛笔|龙井|段子|雷达|钱都|钱够|常规|常见|史上|顾虑|成都|施工|关于|关系|易碎|叶酸|叶片|秦岭|夏令|夏季|唐人|武汉|武术|康乃|白板|白天)"
+    r"(?:小时|小说|小学|小组|老师|老板|高中|高兴|马上|马路|金额|周[一二三四五六日末]|方法|方案|方便|白天|白色|石头|江边|江南|田里|文件|文字|文本|文档|文章|常常|常用|任务|任何|万一|万能|段落|易经|于是|余额|许多|何时|何必|黄色|黄金|叶子|林子|高铁|高速|高度|何处|和平|温度|程序|康复|金鱼|龙虾|雷雨|钱包|汤姆|毛衣|毛巾|史料|顾客|武器|夏天|秋天|冬天|春天|石油|陆地|孔子|金属|房间|周末|周围|周年|曾经|曾在|马拉|马拉松|华为|苏打|苏州|贺卡|胡同|胡子|杜绝|范围|戴着|丁香|唐朝|唐诗|宋朝|宋词|汉堡|罗马|梁上|蒋介|白菜|白酒|白米|高考|高血|黄瓜|黄油|黄河|江苏|江西|金融|金牌|文学|文化|方向|方面|万圣|钟头|钟表|余下|熊猫|任意|汪汪|毛病|毛笔|龙井|段子|雷达|钱都|钱够|常规|常见|史上|顾虑|成都|施工|关于|关系|易碎|叶酸|叶片|秦岭|夏令|夏季|唐人|武汉|武术|康乃|白板|白天|郑州|常州|徐州|温州|梅州|黄山|汉口|石家庄|马来|秦皇岛|江门|汕头|贺州|夏威|罗湖|龙岩|常熟|昆山|高雄|孟买|金华|万达|方言|方便面|马桶|黄金|高中|高三|高一|高二|白血|金毛)"
 )
 _MEASURE = r"[个只条家本份张件间辆台部座所套幅篇首款次处种位名场栋把封双]"
 _QUESTION = re.compile(
     r"[吗呢么？?]$|(?<![没无为])(?:什么|啥)(?!都|也)|哪(?![里儿个些]?[都也])|谁(?![都也])|多少(?!有点|都|也)|怎么(?!都|也)|咋|干[嘛啥]|[做干]什么的$|为(?:什么|啥)|何时"
-    rf"|(?<![好十过这那有了上前后近隔来第每])几(?:{_MEASURE}(?!月前|[朋同孩])|[岁点号月楼层口天年次块斤度路])(?![前来])"
+    rf"|(?<![好十过这那有了上前后近隔来第每])几(?:{_MEASURE}(?!月前|[朋同孩])|[岁点号月楼层口天年次块斤度路分米])(?![前来])"
     rf"|有几{_MEASURE}[\u3400-\u9fff]{{1,3}}$"
     r"|(?<![很好许没太不])多[高重大长远久快]|(.)[不没]\1|(?<=[\u3400-\u9fff])(?<![都也还我])(?:没有?|不)$"
 )
@@ -50,13 +54,14 @@ def people(text: str) -> list[str]:
     found = [(m.start(), m[0]) for m in _TITLE.finditer(text)]
     for match in _NAME.finditer(text):
         name = match[0]
-        if _NO_NAME.match(text[match.start() :]) or any(
+        if _NO_NAME.match(text, match.start()) or any(
             m.start() <= match.start() < m.end() for m in _TITLE.finditer(text)
         ):
             continue
         found.append((match.start(), name))
     known_names = words_of("she") | words_of("he")
     found += [(m.start(), m[0]) for m in re.finditer(r"[A-Z][a-z]+", text) if m[0] in known_names]
+    found += [(m.start(1), m[1]) for m in _LATIN_NAME.finditer(text)]
     return list(dict.fromkeys(name for _, name in sorted(found)))
 
 
@@ -96,13 +101,15 @@ def resolved(text: str, about: Known) -> str:
         before = [name for name in people(text) if text.find(name) < match.start()]
         if before:
             return match[0]
-        who = about.people
-        return who[-1] if len(who) == 1 or not about.statements else _topic(about)
+        who = [name for name in about.people if may_be(match[0], name, about)]
+        if not who:
+            return match[0]
+        return who[-1] if len(who) == 1 or not about.statements else _topic(who, about.statements)
 
-    return re.sub(r"[她他](?!们)", named, text)
+    return re.sub(r"[她他](?![们俩])", named, text)
 
 
-def _topic(about: Known) -> str:
+def _topic(people: Sequence[str], statements: Sequence[str]) -> str:
     """Of several people the one whom the conversation is about: the first to be spoken of, where none has a statement."""
-    named = any(name in line for line in about.statements for name in about.people)
-    return about.people[-1] if named else about.people[0]
+    named = any(name in line for line in statements for name in people)
+    return people[-1] if named else people[0]

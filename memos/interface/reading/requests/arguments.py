@@ -15,15 +15,7 @@ from typing import Protocol, cast
 
 from memos.interface.reading.requests import orders, references, versions, wordings
 from memos.interface.reading.requests.references import Known
-from memos.interface.reading.requests.spans import (
-    DAYS,
-    TaggedSpan,
-    WholeQuestion,
-    joined,
-    questions,
-    uncut,
-    within,
-)
+from memos.interface.reading.requests.spans import DAYS, TaggedSpan, WholeQuestion, joined, questions, uncut, within
 from memos.interface.reading.times import times
 from memos.ops import Asked, Intent
 
@@ -161,6 +153,8 @@ def _tagged(text: str, before: str, has_turns: bool, tagger: MessageTagger) -> T
     alone = tagger.tag(text)
     if stands and _is_plain(alone, text) and not (asks_back and _labels(alone) == ["forget"]):
         return alone
+    if stands and asks_back and not any(orders.is_order(part) for part in alone.parts):
+        return alone
     is_clear = unsure and _says_whose(alone) and (destroys_in_doubt or _is_pronoun(text, alone))
     return alone if is_clear or (stands and _labels(alone) == ["recall"]) else tagged
 
@@ -219,19 +213,20 @@ def _discourse(turns: Sequence[Mapping[str, object]], before: str, pointed: Iter
     text."""
     found: dict[str, list[str]] = {"what": [], "with": [], "ref": []}
     places: list[tuple[int, Mapping[str, object]]] = []
-    start = 0
+    start, about = 0, references.known(turns)
     for turn in turns:
         places.append((start, turn))
         start += len(str(turn.get("content", ""))) + 1
     for span in pointed:
         begin, turn = [place for place in places if place[0] <= span.begin][-1]
         words = str(turn.get("content", ""))[span.begin - begin : span.end - begin].strip()
-        own = _uncapitalised(references.yours(words, str(turn.get("role", "")) == "assistant"))
+        own = _uncapitalised(references.yours(words, str(turn.get("role", "")) == "assistant")).strip('“”"')
+        own = next((name for name in about.people if own in name and not own.isascii()), own)  # "小" of 小雨
         if own and own not in found.setdefault(span.label, []):
             found[span.label].append(own)
     of_form = bool(wordings.FORMS.search(before[-NEAR:]))
     things, partners, named = (tuple(found[label]) for label in ("what", "with", "ref"))
-    return _Discourse(references.known(turns), things, partners, named, of_form)
+    return _Discourse(about, things, partners, named, of_form)
 
 
 def _uncapitalised(words: str) -> str:
@@ -331,10 +326,14 @@ def _what(intent: str, request: _RequestPart) -> tuple[str, bool]:
     if intent in _STATED:
         end = part.end if slot is None or 2 * (slot.end - slot.begin) < part.end - slot.begin else slot.end
         begin = (slot or part).begin
+        if (rest := wordings.TORN_ZH.match(text, end)) and not wordings.ADDS_NOTHING.fullmatch(rest[0]):
+            end = rest.end()
         if intent == "remember" and not wordings.INTRODUCES.search(text[part.begin : begin]):
             begin = part.begin
         return _resolved(begin, end, request), True
     points = slot is None or bool(wordings.POINTS.fullmatch(words))
+    if points and slot and (of := wordings.OF_WHAT.match(text, slot.end)):
+        return of["what"].strip(), True
     if intent == "about" and points and not things:
         return "", True
     if slot and wordings.PERSON.fullmatch(words) and not (wordings.MANY.fullmatch(words) and (things or earlier)):
@@ -360,13 +359,19 @@ def _resolved(begin: int, end: int, request: _RequestPart) -> str:
     text, out, done = request.text, "", begin
     for ref in (ref for ref in request.refs if begin <= ref.begin and ref.end <= end):
         word = text[ref.begin : ref.end]
+        if one := wordings.ONE_ZH.match(text, ref.begin):  # "他" of 他女朋友
+            word = one[0]
         name = _named(word, text[: ref.begin], request.discourse)
         another = wordings.NAMES_A_THING.match(word)  # "the key" is no "list of calls"
-        if not name or (another and another["noun"].lower() not in name.lower()):
+        if (
+            not name
+            or text.startswith("俩", ref.begin + len(word))
+            or (another and another["noun"].lower() not in name.lower())
+        ):
             continue
         owns = wordings.OWNS.fullmatch(word) or (word.lower() == "her" and not wordings.NO_NOUN.match(text[ref.end :]))
         out += text[done : ref.begin] + (f"{name}'s" if owns and not name.endswith(("'s", "’s")) else name)
-        done = ref.end
+        done = ref.begin + len(word)
     out = re.sub(r"[.。!！]+$", "", (out + text[done:end]).strip(" \t,，;；"))
     return out if done > begin else references.resolved(out, request.discourse.known)
 
@@ -375,12 +380,17 @@ def _named(word: str, before: str, discourse: _Discourse) -> str:
     """Who or what is pointed to by a word within a text; "" where that is open. before: what the message says first."""
     named = discourse.named
     if not wordings.PERSON.fullmatch(word):
-        return named[-1] if named else discourse.things[-1] if len(discourse.things) == 1 else ""
+        # "Leo aspirin" is no thing, nor is somebody
+        things = [name for name in named if not any(f"{one} " in f"{name} " for one in discourse.known.people)]
+        return things[-1] if things else discourse.things[-1] if len(discourse.things) == 1 else ""
     own = references.person_of(word.lower(), Known(tuple(references.names_in(before))))
     if own and not named:
         return own[-1]
     fits = [name for name in references.person_of(word.lower(), discourse.known) if name in named]
-    people = [name for name in named if not name[:1].isupper() or name in discourse.known.people]  # "Holle formula"
+    # "Holle formula" and "hiya" are nobody, and Anna is not "he"
+    known, nobody = discourse.known, wordings.NOBODY
+    people = [n for n in named if n in known.people or not (n[:1].isupper() or nobody.fullmatch(n) or n in known.own)]
+    people = [name for name in people if references.may_be(word.lower(), name, discourse.known)]
     return (fits or people or [""])[-1]
 
 

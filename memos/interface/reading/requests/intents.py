@@ -6,7 +6,7 @@ Knows English and Chinese; knows no stores and no tensors.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, time, timezone
 from enum import Enum
 from functools import lru_cache
@@ -37,6 +37,7 @@ class SentenceIntent(Enum):
     TALK = "talk"
 
 
+FIRST_PERSON = pattern(r"\b(?:I|[Mm]e|[Mm]y|[Mm]ine|[Ww]e|[Uu]s|[Oo]ur)\b|我")
 _PLEASE = r"(?:please[, ]+|you can |(?:I want|I would like|I['’]d like) you to )*"
 _DONT = r"(?:do not|don['’]t|never)"
 _SAID = r"(?: what I (?:said|told you))?(?: about)?"
@@ -206,6 +207,15 @@ def names(text: str) -> list[str]:
         if words and words[-1] not in _NO_NAMES:
             found.append(" ".join(words))
     return list(dict.fromkeys(found))
+
+
+def about(question: str, speaker: str, asks: Iterable[Fact]) -> tuple[str, ...]:
+    """The subjects that a question names; "I" is the speaker. Empty where it asks who."""
+    facts = [*asks, *(fact for fact, _ in parse(question, speaker))]
+    if facts:
+        return tuple(dict.fromkeys(fact.subject for fact in facts if fact.subject))
+    first = (speaker,) if FIRST_PERSON.search(re.sub(r"\bi\b", "I", question)) else ()
+    return tuple(dict.fromkeys((*first, *names(question))))
 
 
 # -- what a question wants beside its matter: whose words, standing instructions, how things went -----------

@@ -10,9 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from functools import cache
 
+from memos.cube import Fact
 from memos.interface.reading.phrasebook import language, messages_in, read_book, sentences
+from memos.interface.reading.requests import wordings
+from memos.interface.reading.times import times
 from memos.lazy import pattern
 
 _NAME = pattern(
@@ -46,6 +50,18 @@ _HE = pattern(r"\b(?:he|him|his|himself)\b", re.IGNORECASE)
 _NO_NOUN = r"again|too|now|any|please|either|to|and|or|but|for|at|with|from|on|about|in|yet|instead|back|also|when|where|what|who|how|that|if|because|as|by|is|was|anymore|until|off|out|up|down|so|then|there|here|today|tomorrow|yesterday|know|see|read|edit|have|use|access|write|change|look|the|a|an|my|our|this|these|those|some|all|not|only|alone"
 _NOUN_ALONE = pattern(rf" (?!(?:{_NO_NOUN})\b|\w+(?:s|ed|ing|t)\b)[a-z]+\s*(?:$|[.!?,;])")
 MAX_NOUN = 6  # words
+_FEMALE, _MANY = ("she", "her", "hers", "herself", "她"), ("they", "them", "their", "theirs")
+_ON_TIME = pattern(r"(?:(?:on|at|in|by) )?(?P<time>.+)", re.IGNORECASE | re.DOTALL)
+_QUOTE = pattern(r"“([^”]+)”")
+_OF_TIME = pattern(r"(?P<week>下+个?(?=周|星期|礼拜)|next (?=[a-z]+day))|下+个?月(?=\d)|\d+月(?=\d)", re.IGNORECASE)
+_WEEK, _MONTH_DAY = pattern(r"周|星期|礼拜|[a-z]+day", re.IGNORECASE), pattern(r"\d+[号日]")
+_NUMBER = pattern(
+    r"(?:half |quarter (?:past|to) )?[£$€¥]?\d(?:[\d.,:/-]*\d)?(?: ?(?:o['’]?clock|[ap]m|k|kg|km|cm|%|块|元|点|岁)(?![a-z]))?",
+    re.IGNORECASE,
+)
+_OWN_NAME = r"(?:\bi['’]?m|\bi am|\bmy name(?:['’]?s| is)|\bcall me|[我俺](?:是|叫|名叫|的名字[是叫])) ?"
+_HE_ZH = "弟弟?|哥哥?|爸爸?|爹|儿子|老公|丈夫|爷爷|公公|叔叔?|伯伯?|舅舅?|男朋友|男友|先生|女婿|姐夫|妹夫"
+_SHE_ZH = "妹妹?|姐姐?|妈妈?|娘|女儿|闺女|闺蜜|老婆|媳妇|婆婆|奶奶|姥姥|姑姑?|阿姨|嫂子?|女朋友|女友|太太"
 _HAN = r"\u4e00-\u9fff"
 
 
@@ -64,7 +80,8 @@ def _lists() -> dict[str, frozenset[str]]:
 class Known:
     """What a conversation has spoken of, the latest last: people, things, whole statements by anybody.
 
-    women, men: names that were spoken of as "she" and as "he". shared: (what, with whom), in its words.
+    women, men: names that were spoken of as "she" and as "he". shared: (what, with whom), in its words. own: names that
+    the user has given as theirs.
     """
 
     people: tuple[str, ...] = ()
@@ -73,27 +90,34 @@ class Known:
     women: tuple[str, ...] = ()
     men: tuple[str, ...] = ()
     shared: tuple[tuple[str, str], ...] = ()
+    own: tuple[str, ...] = ()
 
 
 def known(turns: Sequence[Mapping[str, object]]) -> Known:
     """What turns of {role or speaker, content} speak of."""
     people, things, statements, women, men = list[str](), list[str](), list[str](), list[str](), list[str]()
-    shared: list[tuple[str, str]] = []
+    shared, own = list[tuple[str, str]](), list[str]()
     for turn in turns:
         content = str(turn.get("content", ""))
         by_model = str(turn.get("role", "")) == "assistant"
         names = names_in(content)
+        own += [name for name in names if re.search(rf"{_OWN_NAME}{re.escape(name)}", content, re.IGNORECASE)]
+        names = [name for name in names if name not in own]
         people += [speaker] if (speaker := str(turn.get("speaker", ""))) else []
         people += names
         things += [yours(thing, by_model) for thing in things_in(content)]
         if names and language(content) == "en":
             women += names[:1] if _SHE.search(content) or _SHE_NOUN.search(content) else []
             men += names[:1] if _HE.search(content) or _HE_NOUN.search(content) else []
+        men += (men_here := [name for name in names if re.search(rf"(?:{_HE_ZH})(?:名?叫|是)?{name}", content)])
+        women += [n for n in names if n not in men_here and re.search(rf"(?:{_SHE_ZH})(?:名?叫|是)?{n}", content)]
         for sentence in sentences(content):
             if not sentence.endswith(("?", "？")):
                 statements.append(yours(sentence.rstrip(".!。！ "), by_model))
             shared += _shared(sentence)
-    return Known(_latest(people), _latest(things), tuple(statements), tuple(women), tuple(men), tuple(shared))
+    return Known(
+        _latest(people), _latest(things), tuple(statements), tuple(women), tuple(men), tuple(shared), tuple(own)
+    )
 
 
 _SHARED = pattern(
@@ -208,14 +232,50 @@ def _noun_words(words: list[str]) -> list[str]:
 def person_of(pronoun: str, about: Known) -> list[str]:
     """Whom "she" or "he" can be: one name where that is sure, several or none where it is not. A name of which nothing
     tells that it is a woman's or a man's is nobody's: it may be a company's."""
-    if pronoun in ("they", "them", "their", "theirs"):
+    if pronoun in _MANY:
         return list(about.people)
-    female = pronoun in ("she", "her", "hers", "herself", "她")
-    she, he = words_of("she"), words_of("he")
-    own, other = (she, he) if female else (he, she)
-    named_so, named_otherwise = (about.women, about.men) if female else (about.men, about.women)
+    own, named_so = (words_of("she"), about.women) if pronoun in _FEMALE else (words_of("he"), about.men)
     fits = (name for name in about.people if name.split()[0] in own or name in named_so)
-    return [name for name in fits if name.split()[0] not in other and (name not in named_otherwise or name in named_so)]
+    return [name for name in fits if may_be(pronoun, name, about)]
+
+
+def may_be(pronoun: str, name: str, about: Known) -> bool:
+    """False of a woman's name for "he", and of a man's for "she"."""
+    if pronoun in _MANY:
+        return True
+    female, first = pronoun in _FEMALE, name.split()[0].capitalize()
+    named_so, named_otherwise = (about.women, about.men) if female else (about.men, about.women)
+    other = words_of("he" if female else "she")
+    return first not in other and (name.capitalize() not in named_otherwise or name in named_so)
+
+
+def told_last(turns: Sequence[Mapping[str, object]]) -> str:
+    """What the user has told or memos has quoted just before; "" where neither is so."""
+    said = [(str(turn.get("content", "")), turn.get("role") == "assistant") for turn in reversed(turns[-2:])]
+    told = next((one for text, by_model in said for one in (_QUOTE.findall(text) if by_model else [text])), "")
+    return re.sub(r" \(\d{4}-[\d/-]+\)$", "", told.rstrip(".。"))
+
+
+def corrected(told: str, wrong: str, right: str, facts: Sequence[Fact], today: date) -> str:
+    """What was told with `right` in the place of the words named as wrong, or of the one number or time in it that it
+    can stand for, or of what its one fact is about; "" where there is none, or several."""
+    old, new = times.find(told, today), times.find(right, today)
+    if wrong:
+        named = names_in(told) if wordings.PERSON.fullmatch(wrong) else [wrong]  # "not him, ingrid"
+        wrong = named[0] if len(named) == 1 else wrong
+        places = [found.span() for found in re.finditer(re.escape(wrong), told, re.IGNORECASE)]
+    elif new and new.span == (0, len(right)):
+        places = [found.span("time") for found in _ON_TIME.finditer(told, *old.span)] if old else []
+        kept = _OF_TIME.match(told[slice(*places[0])]) if places else None  # "下" of 下周三, for 周四
+        if kept and (_WEEK if kept["week"] else _MONTH_DAY).match(right):
+            right = kept[0] + right
+    elif _NUMBER.fullmatch(right):
+        places = [number.span() for number in _NUMBER.finditer(told)]
+        alike = [(begin, end) for begin, end in places if end - begin == len(right)]
+        places = alike if len(places) > 1 else places
+    else:
+        places = [found.span() for fact in facts for found in re.finditer(re.escape(fact.object), told)]
+    return told[: places[0][0]] + right + told[places[0][1] :] if len(places) == 1 else ""
 
 
 def resolved(text: str, about: Known) -> str:

@@ -28,7 +28,14 @@ INTRODUCES = pattern(  # "note that ..."; not "forgot my keys"
 )
 DEFINITE = pattern(r"(?:the|that|this|those|these|his|her|its|their)\b|[这那该其]", re.IGNORECASE)
 NAMES_A_THING = pattern(r"the (?!(?:one|other|thing|latter|former|lot|same)s?\b)(?:\w+ )*(?P<noun>\w+)$", re.IGNORECASE)
+OF_WHAT = pattern(r" (?:about|on|regarding|with) (?P<what>[^,.;!?]+)", re.IGNORECASE)  # behind "that last thing"
 SO = pattern(r"(?:like )?(?:that|this|so|it|right|true|correct)|[这那]样(?:的)?|对|真的?", re.IGNORECASE)
+ONE_ZH = pattern(r"[他她它](?!们)")
+NOBODY = pattern(  # whom "she" could be
+    r"(?:hi|hello|hey|hiya|morning|evening|mr|mrs|ms|dr|prof|dear|love|you|i|me|him|her|she|he|it)s?\W*|[我俺咱].*|.|[\u4e00-\u9fff]+[a-z].*",
+    re.IGNORECASE,
+)
+TORN_ZH = pattern(r"(?<=[\u3400-\u9fff])[\u3400-\u9fff]+")  # what goes on without a break
 PERSON = pattern(r"she|he|her|hers|his|him|they|them|their|[她他](?:们)?|人家", re.IGNORECASE)
 SOMEBODY = pattern(r"\b(?:she|he|hers?|him|his)\b|[她他]", re.IGNORECASE)
 MANY = pattern(r"they|them|their", re.IGNORECASE)  # people or things
@@ -88,6 +95,16 @@ OF_MESSAGE = pattern(  # in a sentence that is about what is to be remembered, a
 CORRECTS = pattern(  # what was said just before
     r"(?i)(?:no|nope|nah|wait|sorry|oops|actually|correction|wrong|not quite|i meant|i mean|that['’]?s|it['’]?s|make (?:it|that)|should be)\b|不对|不是|错|应该|[更纠]正|我是说|.*(?:改过来|改一下|改正|更新一下)"
 )
+_RIGHT = r"(?!(?:wrong|not|right|true|false|correct|fine|ok(?:ay)?|it|that|this|nothing|no|yes|i|i['’]m|you|we|they|he|she|sorry|him|her|in|on|at|under|behind|by|with|from|for|about|because|so|but|and|really|very|too|just|still|never|always|been|going|getting|all|my|his|their|our|your)\b)[^\s,.!?][^\s,!?]*(?: [\w'’]+){0,3}?"
+_NOPE = (
+    r"(?:(?:no|nope|nah|wait|sorry|oops|actually|correction|wrong|hang on|dear|love|mate|hun|honey|darling)\b[,.! ]*)*"
+)
+PUTS_RIGHT = pattern(  # what was said just before, and with what
+    rf"(?i)(?:scrap|scratch|forget|ignore) (?:(?:that|the|what i said|last|thing|bit|about) ){{0,5}}(?P<old3>[^\s,!?]+)[,.;] (?:it['’]?s|it is|it was|make it) (?P<new3>{_RIGHT})[.!]*|{_NOPE}not (?P<old>[^\s,!?]+(?: [^\s,!?]+)?)[,.;]? (?:but )?(?:it['’]?s |that['’]?s )?(?P<new>{_RIGHT})[.!]*|{_NOPE}(?:it['’]?s|it is) (?P<new2>{_RIGHT}),? not (?P<old2>[^\s,!?]+)[.!]*"
+    rf"|{_NOPE}(?:(?<=[,.! ])(?:it['’]?s|that['’]?s|it is)|i (?:meant|mean)|make (?:it|that)|(?:it )?should(?:['’]?ve| have)? be(?:en)?|(?<=[,.! ]))(?: actually)? ?(?P<right>{_RIGHT})(?:,? (?:sorry|actually))?[.!]*"
+    rf"|(?:ok(?:ay)?,? |ugh,? )?(?:(?:it|that|this|she|he|they)(?:['’]?s| has| have| got)?(?: just| now)?(?: been)? )?(?:moved|changed|pushed(?: back)?|put back|brought forward|switched|rescheduled|postponed)(?: it| that)? to (?P<moved>{_RIGHT})(?: now)?[.!]*"
+    r"|(?:不对[，, ]*)?不是(?P<zold>[^\s，,他她它]{1,12})[，,。 ]+(?:而)?是(?P<znew>[^\s，,]{1,12})[。！]*|(?:不对|不是|错了|[说写]错了|[更纠]正)[，,。！ ]*(?:应该是|应该|应为|改成|是)?(?P<zright>[^\s，。！？]{1,16})[。！]*|(?:又|已经)?(?:改[到成为]|换[成到])(?P<zmoved>[^\s，。！？]{1,12}?)了?[。！]*"
+)
 ORDER_ZH = pattern(r"^(?:请|麻烦|帮我|给我|你)*(?:记住|记一下|记得|记下来?|别忘了?|记录?)(?:一下)?[，,：: ]*")
 GETS_RID = pattern(  # words without which nothing is told to go
     r"(?i)\b(?:delet|eras|forg[eo]t|remov|wip(?:e|ing)|scrub|clear|scrap|drop|los[et]|unsav|strik|scratch|rid\b|tak(?:e|ing)\b|never ?mind|purg|bin\b|trash|dump|throw|toss|cross|redact|expunge|let go|get it out|clean|shred|discard|destroy|undo|(?:don['’]?t|do not|no longer|not|stop|never|rather you)\b.*\b(?:keep|keeping|sav|stor|remember|know|have|need|hold|hang|retain|mention|bring)|disappear|nuke|kill|(?:can|may|must|should) go[.! ]*$|go away|gone|get lost|out of (?:your|the)|blank|hide|ditch|cancel (?:that|it|my (?:memory|note)))|[删忘抹清销撤扔掉]|别[再记留存提保]|不[要用必留]|剔除|去掉|移除|丢"
@@ -112,18 +129,18 @@ _OF_ALL = rf"(?:forget|wipe|delete|erase|remove|clear|get rid of|scrub) (?P<all>
 FORGETS_ALL = pattern(rf"{_SAY}{_OF_ALL}{_THANKS}", re.IGNORECASE)  # nothing is left to ask back
 _NAMED = r"(?:(?:my|our|the) (?:[\w'’-]+ ){0,2}?)?(?!(?:me|us|you|it|that|this|those|these|them|they|him|his|her|their|he|she|everything|all|anything|some|to|how|about|up|out)\b)[\w'’-]+(?: (?-i:[A-Z])[\w'’-]+)?"
 FORGETS = pattern(  # an order by its form alone, of so few words that they are no more than a name
-    rf"(?i){_SAY}(?:forget(?: about)?|delete|erase|wipe|remove) (?P<what>{_NAMED}){_THANKS}|{_SAY}(?:forget|delete|erase|wipe|clear|remove) (?:what(?:ever)?) (?:you|u) (?:have|know|remember|saved|stored|kept)(?: (?:on|about|of))? (?P<known>{_NAMED}){_THANKS}|{_SAY}{_ERASE} (?:the|that|my) (?:bit|thing|stuff|part|note|info)s? (?:about|on|with) (?P<about>(?!(?:it|that|this|them|him|her)\b)[^,;.?!]{{2,60}}?){_THANKS}|{_SAY}(?:(?:never|don['’]?t|do not)(?: (?:you|ever))* (?:mention|bring up|talk about|speak of)|stop (?:mentioning|bringing up|talking about)) (?P<never>{_NAMED})(?: to me)?(?: (?:again|ever|any ?more))*{_THANKS}|{_SAY}(?:don['’]?t|do not|never) (?:keep|store|save|hang on to|hold on to|remember) (?P<unkept>my [\w'’-]+(?: [\w'’-]+){{0,2}}?){_THANKS}"
+    rf"(?i){_SAY}(?:forget(?: about)?|delete|erase|wipe|remove) (?P<what>{_NAMED}){_THANKS}|{_SAY}(?:forget|delete|erase|wipe|clear|remove) (?:what(?:ever)?) (?:you|u) (?:have|know|remember|saved|stored|kept)(?: (?:on|about|of))? (?P<known>{_NAMED}){_THANKS}|{_SAY}{_ERASE} (?:the|that|my) (?:last )?(?:bit|thing|stuff|part|note|info)s? (?:about|on|with) (?P<about>(?!(?:it|that|this|them|him|her)\b)[^,;.?!]{{2,60}}?){_THANKS}|{_SAY}(?:(?:never|don['’]?t|do not)(?: (?:you|ever))* (?:mention|bring up|talk about|speak of)|stop (?:mentioning|bringing up|talking about)) (?P<never>{_NAMED})(?: to me)?(?: (?:again|ever|any ?more))*{_THANKS}|{_SAY}(?:don['’]?t|do not|never) (?:keep|store|save|hang on to|hold on to|remember) (?P<unkept>my [\w'’-]+(?: [\w'’-]+){{0,2}}?){_THANKS}"
     r"|(?:请|帮我)?(?:把)?(?:忘[掉记]?|删[掉除]?)(?:了)?(?:我(?:之前|以前)?(?:说|讲|提)过?的?|你(?:知道|记得)的|所有)?(?:关于|有关)(?P<zh_about>[\u4e00-\u9fff\w]{1,8}?)的?(?:事情?|话|东西|信息|内容|一切|记忆)?(?:都|全)?了?[吧。！]*|(?:以后)?(?:再也)?(?:别|不要|不许)再?(?:跟我|和我)?提起?(?P<zh_never>[\u4e00-\u9fff]{2,6}?)了?[吧。！]*"
 )
-ASIDE = pattern(  # before what a description is about
-    rf"(?i)(?:(?:all |any of )?(?:the|that|those|my|this|any) (?:thing|bit|stuff|part|fact|note|one|message|news|info(?:rmation)?|memory|memories)s? (?:about|on|with|of|where)|(?:the (?:thing|bit|part) )?(?:what(?:ever)?|that) {_SAID}(?: (?:you|u))?(?: about| of| on)?|(?:what(?:ever)?) (?:you|u) (?:have|know|remember)(?: (?:on|about|of))?|that i(?: ever)? (?:said|told (?:you|u)) (?:that )?|about) "
+ASIDE = pattern(  # beside what a description is about
+    rf"(?i)^(?:(?:all |any of )?(?:the|that|those|my|this|any) (?:last |latest )?(?:thing|bit|stuff|part|fact|note|one|message|news|info(?:rmation)?|memory|memories)s? (?:about|on|with|of|where)|(?:the (?:thing|bit|part) )?(?:what(?:ever)?|that) {_SAID}(?: (?:you|u))?(?: about| of| on)?|(?:what(?:ever)?) (?:you|u) (?:have|know|remember)(?: (?:on|about|of))?|that i(?: ever)? (?:said|told (?:you|u)) (?:that )?|about) |(?<=.)的(?:那件)?(?:事情?|事儿)[吧了。]*$"
 )
 QUESTION_WORDS = r"who|whose|whom|what|which|where|how|why|do|does|did|is|are|am|was|were|can|could|will|would|should|have|has|when (?:do|does|did|is|are|am|was|were|will)"
 ASKS_ITSELF = pattern(  # what opens a question: "when did I", and not "when I did"
     rf"(?i)\s*(?:(?:and|or|but|then|also|so|oh|hey|please|ok(?:ay)?),? )*(?:{QUESTION_WORDS}|(?:who|what|where|how|why)s|when(?:['’]s| (?:can|should|have|has))|tell me)\b|\s*[\u3400-\u9fff]"
 )
 ASKS_PLAINLY = pattern(
-    r"(?i)(?:(?:and|so|but|hey|ok(?:ay)?),? )?(?:who|whose|what|which|where|when|how|why)(?: \w+)? (?:do|does|did|is|are|am|was|were|have|has|can|should|will) (?:i|you|u|we|he|she|it|they|my|our|your|the)\b|(?:am|do|did|have|was) (?:i|we)\b"
+    r"(?i)(?:(?:and|so|but|hey|ok(?:ay)?),? )?(?:who|whose|what|which|where|when|how|why)(?: \w+)? (?:do|does|did|is|are|am|was|were|have|has|can|should|will) (?:i|you|u|we|he|she|it|they|my|our|your|the)\b|(?:am|do|did|have|was) (?:i|we)\b|(?:is|are|does|do|can|will) (?:it|he|she|they|there)\b|(?:what|who|where|when|why|how)(?: \w+)? (?:does|did) \w|(?:what|who|where|when|how)(?:['’]?s| is| was) (?:(?:\w+ ){0,3}\w+['’]s\b|.* again$)"
 )
 ASKS_OF_LIFE = pattern(r"^(?!.*[你您]).*(?:哪|谁|什么|啥|几|多少|何时)")  # not of who is talked to
 SUPPOSES = pattern(  # "if I draw a card, what are the odds?"

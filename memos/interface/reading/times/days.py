@@ -37,7 +37,7 @@ def near(day: Callable[[int], date], today: date, past: bool) -> date:
     there = _had(day, today.year, past)
     if past and there > today:
         return _had(day, there.year - 1, past)
-    if not past and (today - there).days > 180:
+    if not past and (today - there).days > 90:
         return _had(day, there.year + 1, past)
     return there
 
