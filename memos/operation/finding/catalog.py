@@ -81,12 +81,18 @@ class Catalog:
         self.ids: list[str] = []
         self.scopes, self.kinds, self.speakers, self.subjects = Codes(), Codes(), Codes(), Codes()
         self._row: dict[str, int] = {}
-        self._version = Column(np.int64)
-        self._alive, self._asks, self._replies, self._opens = (Column(bool) for _ in range(4))
-        self._standing, self._turn, self._turns = Column(np.float32), Column(np.int32), Codes()
-        self._scope, self._kind, self._speaker, self._subject = (Column(np.int32) for _ in range(4))
-        self._said = Column(np.float64)
-        self._thread, self._before, self._after = (Column(np.int64) for _ in range(3))
+        self._alive, self._turns = Column(np.bool_), Codes()
+        # of each row
+        self.version, self.opens = Column(np.int64), Column(np.bool_)  # opens: a window
+        self.scope, self.kind = Column(np.int32), Column(np.int32)  # codes
+        self.asks = Column(np.bool_)  # it ends with a question
+        self.replies = Column(np.bool_)  # an assistant said it
+        self.standing = Column(np.float32)  # how far it says how replies are wanted from now on
+        self.turn = Column(np.int32)  # that it is, is a part of, or was read in; of what nobody said, one of its own
+        self.speaker, self.subject = Column(np.int32), Column(np.int32)  # subject: its topic group, casefolded
+        self.said = Column(np.float64)  # seconds since 1970
+        self.thread = Column(np.int64)  # its conversation; what belongs to none is a thread of its own
+        self.before, self.after = Column(np.int64), Column(np.int64)  # the row said next to it in its thread, or -1
         self._all_threads = 0  # those of one row, which have no name, too
         self._threads: dict[tuple[int, str], int] = {}  # by scope and name
         self._members: dict[int, list[int]] = {}  # the rows of each that has a name, in order
@@ -107,9 +113,9 @@ class Catalog:
     def row(self, id: str) -> int:
         return self._row[id]
 
-    def version(self, id: str) -> int:
+    def version_of(self, id: str) -> int:
         """0 where it has no row."""
-        return int(self._version.all[self._row[id]]) if id in self._row else 0
+        return int(self.version.all[self._row[id]]) if id in self._row else 0
 
     @property
     def living(self) -> tuple[str, ...]:
@@ -124,57 +130,9 @@ class Catalog:
         return bool(self._alive.all[row])
 
     @property
-    def asks(self) -> Mask:
-        """[rows]: it ends with a question."""
-        return self._asks.all
-
-    @property
-    def replies(self) -> Mask:
-        """[rows]: an assistant said it."""
-        return self._replies.all
-
-    @property
-    def standing(self) -> npt.NDArray[np.float32]:
-        """[rows]: how far it says how replies are wanted from now on."""
-        return self._standing.all
-
-    @property
-    def turn(self) -> npt.NDArray[np.int32]:
-        """[rows]: the turn that it is, is a part of, or was read in; of what nobody has said, one of its own."""
-        return self._turn.all
-
-    @property
-    def thread(self) -> Rows:
-        """[rows]: its conversation; what belongs to none is a thread of its own."""
-        return self._thread.all
-
-    @property
-    def before(self) -> Rows:
-        """[rows]: the row said before it in its thread, or -1."""
-        return self._before.all
-
-    @property
-    def after(self) -> Rows:
-        return self._after.all
-
-    @property
-    def said(self) -> npt.NDArray[np.float64]:
-        """[rows]: seconds since 1970."""
-        return self._said.all
-
-    @property
-    def speaker(self) -> npt.NDArray[np.int32]:
-        return self._speaker.all
-
-    @property
-    def subject(self) -> npt.NDArray[np.int32]:
-        """[rows]: its topic group, casefolded."""
-        return self._subject.all
-
-    @property
     def summaries(self) -> Mask:
         """[rows]: it sums up a part of a conversation."""
-        return self._kind.all == self.kinds.find(SUMMARY)
+        return self.kind.all == self.kinds.find(SUMMARY)
 
     def add(self, cube: MemCube, shown: MemCube | None = None) -> int:
         """A row for this version; the row of an earlier one is gone. shown: what of it may be told by a search; left
@@ -186,21 +144,21 @@ class Catalog:
         scope = self.scopes.of((cube.namespace, cube.rights, *sorted(source.id for source in cube.rests_on)))
         self.ids.append(cube.id)
         self._row[cube.id] = row
-        self._version.append(cube.version)
+        self.version.append(cube.version)
         self._alive.append(True)
-        self._asks.append(asks(shown.text))
-        self._opens.append(crc32(shown.words.encode()) % WINDOW_ROWS == 0)
-        self._replies.append(is_reply := header.role == "assistant")
-        self._standing.append(0.0 if is_reply else standing(shown.words))
-        self._turn.append(self._turns.of(cube.sources[0].id if said and cube.sources else cube.id))
-        self._scope.append(scope)
-        self._kind.append(self.kinds.of(header.kind))
-        self._speaker.append(self.speakers.of(shown.header.speaker.casefold()))
-        self._subject.append(group := self.subjects.of(subject.casefold()))
+        self.asks.append(asks(shown.text))
+        self.opens.append(crc32(shown.words.encode()) % WINDOW_ROWS == 0)
+        self.replies.append(is_reply := header.role == "assistant")
+        self.standing.append(0.0 if is_reply else standing(shown.words))
+        self.turn.append(self._turns.of(cube.sources[0].id if said and cube.sources else cube.id))
+        self.scope.append(scope)
+        self.kind.append(self.kinds.of(header.kind))
+        self.speaker.append(self.speakers.of(shown.header.speaker.casefold()))
+        self.subject.append(group := self.subjects.of(subject.casefold()))
         if group == len(self._groups):
             self._groups.append([])
         self._groups[group].append(row)
-        self._said.append((header.said or header.created).timestamp())
+        self.said.append((header.said or header.created).timestamp())
         self._enter(row, (scope, header.thread) if header.thread else None)
         return row
 
@@ -208,9 +166,9 @@ class Catalog:
         """Its place among the rows of its thread."""
         code = self._all_threads if thread is None else self._threads.setdefault(thread, self._all_threads)
         self._all_threads = max(self._all_threads, code + 1)
-        self._thread.append(code)
-        self._before.append(-1)
-        self._after.append(-1)
+        self.thread.append(code)
+        self.before.append(-1)
+        self.after.append(-1)
         if thread is not None:
             members = self._members.setdefault(code, [])
             at = bisect.bisect(members, self._order(row), key=self._order)
@@ -220,7 +178,7 @@ class Catalog:
 
     def _order(self, row: int) -> tuple[float, str]:
         """As that of cubes."""
-        return float(self.said[row]), self.ids[row]
+        return float(self.said.all[row]), self.ids[row]
 
     def drop(self, id: str) -> None:
         """Its row is gone; an id without one is passed over."""
@@ -228,34 +186,34 @@ class Catalog:
         if row is None:
             return
         self._alive.all[row] = False
-        self._link(int(self.before[row]), int(self.after[row]))
-        if members := self._members.get(int(self.thread[row])):
+        self._link(int(self.before.all[row]), int(self.after.all[row]))
+        if members := self._members.get(int(self.thread.all[row])):
             members.remove(row)
 
     def _link(self, row: int, following: int) -> None:
         if row >= 0:
-            self._after.all[row] = following
+            self.after.all[row] = following
         if following >= 0:
-            self._before.all[following] = row
+            self.before.all[following] = row
 
     def packed(self, rows: Rows, place: Rows) -> Parts:
         """rows: those that live; place: [rows], where each moves to, or -1. What no row uses is left out."""
         as_they_are = ("version", "asks", "replies", "opens", "standing", "said")
-        parts = {name: getattr(self, f"_{name}").all[rows] for name in as_they_are}
-        turns, parts["turn"] = _used(self.turn[rows])
+        parts = {name: getattr(self, name).all[rows] for name in as_they_are}
+        turns, parts["turn"] = _used(self.turn.all[rows])
         parts |= beneath("turns", pack([self._turns.values[code] for code in turns]))
-        parts |= {"before": place[self.before[rows]], "after": place[self.after[rows]]}
-        scopes, parts["scope"] = _used(self._scope.all[rows])
+        parts |= {"before": place[self.before.all[rows]], "after": place[self.after.all[rows]]}
+        scopes, parts["scope"] = _used(self.scope.all[rows])
         packed_scopes = [
             json.dumps([of.model_dump(), rights.model_dump(), *sources])
             for of, rights, *sources in (self.scopes.values[code] for code in scopes)
         ]
         parts |= beneath("ids", pack([self.ids[row] for row in rows.tolist()])) | beneath("scopes", pack(packed_scopes))
         for name in _CODED:
-            used, parts[name] = _used(getattr(self, f"_{name}").all[rows])
+            used, parts[name] = _used(getattr(self, name).all[rows])
             values = getattr(self, f"{name}s").values
             parts |= beneath(f"{name}s", pack([values[code] for code in used]))
-        threads, thread = np.unique(self.thread[rows], return_inverse=True)
+        threads, thread = np.unique(self.thread.all[rows], return_inverse=True)
         named = [(key, code) for key, code in self._threads.items() if self._members[code]]
         members = [self._members[code] for _, code in named]
         new_scope = dict(zip(scopes, range(len(scopes)), strict=True))
@@ -281,14 +239,14 @@ class Catalog:
         catalog._turns = Codes(unpack(at("turns", parts)))
         catalog._alive = Column.of(np.ones(rows, bool))
         for name in _COLUMNS:
-            setattr(catalog, f"_{name}", Column.of(parts[name]))
-        catalog._all_threads = int(catalog.thread.max(initial=-1)) + 1
+            setattr(catalog, name, Column.of(parts[name]))
+        catalog._all_threads = int(catalog.thread.all.max(initial=-1)) + 1
         codes = parts["threads"].tolist()
         keys = zip(parts["threads_scope"].tolist(), unpack(at("threads", parts)), strict=True)
         catalog._threads = dict(zip(keys, codes, strict=True))
         catalog._members = dict(zip(codes, split(parts["members"], parts["members_of"]), strict=True))
-        in_order = np.argsort(catalog.subject, kind="stable")
-        catalog._groups = split(in_order, np.bincount(catalog.subject, minlength=len(catalog.subjects.values)))
+        in_order = np.argsort(catalog.subject.all, kind="stable")
+        catalog._groups = split(in_order, np.bincount(catalog.subject.all, minlength=len(catalog.subjects.values)))
         return catalog
 
     def window(self, row: int, size: Callable[[int], int], most: int, before: int) -> tuple[list[int], list[int]]:
@@ -303,7 +261,7 @@ class Catalog:
         rows = list[int]()
         for n in range(start, len(members)):
             full = len(rows) == MAX_WINDOW_ROWS or (rows and sum(map(size, rows)) + size(members[n]) > most)
-            if n > start and (full or self._opens.all[members[n]]):
+            if n > start and (full or self.opens.all[members[n]]):
                 if n > place:
                     break
                 rows = []
@@ -318,7 +276,7 @@ class Catalog:
         """The rows that are read otherwise once a row is added or dropped; see `window`."""
         members, place = self._in_thread(row)
         start, end = self._opening(members, max(0, place - 1)), place + 1
-        while end < len(members) and (before >= 0 or not self._opens.all[members[end]]):
+        while end < len(members) and (before >= 0 or not self.opens.all[members[end]]):
             before -= size(members[end]) + 1
             end += 1
         return members[start:end]
@@ -329,29 +287,29 @@ class Catalog:
 
     def _in_thread(self, row: int) -> tuple[list[int], int]:
         """(the rows of its thread in order, its place among them)."""
-        members = self._members.get(int(self.thread[row]), [row])
+        members = self._members.get(int(self.thread.all[row]), [row])
         return members, bisect.bisect_left(members, self._order(row), key=self._order) if len(members) > 1 else 0
 
     def _opening(self, members: list[int], place: int) -> int:
         """The place of the row at or before this one that opens a window."""
-        while place and not self._opens.all[members[place]]:
+        while place and not self.opens.all[members[place]]:
             place -= 1
         return place
 
     def other_side(self, row: int) -> int:
         """The turn that a row's turn answers, or that answers it; -1 where there is none."""
-        other = self._beside(row, self.before if self.replies[row] else self.after)
-        return int(self.turn[other]) if other >= 0 and self.replies[other] != self.replies[row] else -1
+        other = self._beside(row, self.before.all if self.replies.all[row] else self.after.all)
+        return int(self.turn.all[other]) if other >= 0 and self.replies.all[other] != self.replies.all[row] else -1
 
     def reply(self, row: int) -> int:
         """What was said right after a question, by somebody else; -1 where there is nothing."""
-        other = self._beside(row, self.after) if self.asks[row] else -1
-        return other if other >= 0 and self._speaker.all[other] != self._speaker.all[row] else -1
+        other = self._beside(row, self.after.all) if self.asks.all[row] else -1
+        return other if other >= 0 and self.speaker.all[other] != self.speaker.all[row] else -1
 
     def _beside(self, row: int, step: Rows) -> int:
         """The first row of another turn, step by step; -1 where there is none."""
         other = int(step[row])
-        while other >= 0 and self.turn[other] == self.turn[row]:
+        while other >= 0 and self.turn.all[other] == self.turn.all[row]:
             other = int(step[other])
         return other
 
@@ -363,11 +321,11 @@ class Catalog:
         verdicts += [view.may(*scope) for scope in new]
         if len(self._verdicts) > MAX_CACHED_VIEWS:
             del self._verdicts[next(iter(self._verdicts))]
-        mask = np.array(verdicts or [False], bool)[self._scope.all]
+        mask = np.array(verdicts or [False], bool)[self.scope.all]
         mask[[self._row[id] for id in view.single() if id in self._row]] = True
         mask &= self._alive.all
         if view.kinds is not None:
-            mask &= np.isin(self._kind.all, [self.kinds.find(kind) for kind in view.kinds])
+            mask &= np.isin(self.kind.all, [self.kinds.find(kind) for kind in view.kinds])
         elif not view.summaries and view.enough is None:  # what they quote is there itself
             mask &= ~self.summaries
         if view.among is not None:
@@ -375,17 +333,17 @@ class Catalog:
             among[[self._row[id] for id in view.among if id in self._row]] = True
             mask &= among
         if view.since is not None:
-            mask &= self._said.all >= view.since.timestamp()
+            mask &= self.said.all >= view.since.timestamp()
         if view.until is not None:
-            mask &= self._said.all <= view.until.timestamp()
+            mask &= self.said.all <= view.until.timestamp()
         return mask
 
     def owner(self, row: int) -> str:
-        return str(self.scopes.values[self._scope.all[row]][1].owner)
+        return str(self.scopes.values[self.scope.all[row]][1].owner)
 
     def owned(self, user: str) -> Mask:
         """[rows]: those of this owner."""
-        return np.array([rights.owner == user for _, rights, *_ in self.scopes.values] or [False])[self._scope.all]
+        return np.array([rights.owner == user for _, rights, *_ in self.scopes.values] or [False])[self.scope.all]
 
     def named(self, text: str) -> list[int]:
         """The speakers whose names stand in a text."""
@@ -421,7 +379,7 @@ class Catalog:
         return np.array(list(found), np.int64)
 
     def _subject_of(self, row: int) -> int:
-        return int(self.subject[row])
+        return int(self.subject.all[row])
 
 
 def _used(codes: npt.NDArray[np.int32]) -> tuple[list[int], npt.NDArray[np.int32]]:

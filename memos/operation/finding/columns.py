@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+Scalar = TypeVar("Scalar", bound=np.generic)
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]  # [rows]: of a catalog, those that are meant
@@ -16,18 +17,18 @@ Rows = npt.NDArray[np.int64]  # numbers of rows
 Parts = dict[str, Array]
 
 
-class Column:
+class Column(Generic[Scalar]):
     """Appending costs the same however long it is; `all` is a view, good until the next append."""
 
-    def __init__(self, dtype: npt.DTypeLike, width: int | None = None) -> None:
+    def __init__(self, dtype: type[Scalar], width: int | None = None) -> None:
         """width: of a row that is a vector."""
         self._data = np.empty((1024,) if width is None else (1024, width), dtype)
         self._rows = 0
 
     @classmethod
-    def of(cls, values: Array) -> Column:
+    def of(cls, values: npt.NDArray[Scalar]) -> Column[Scalar]:
         """These rows; they may be changed in place."""
-        column = cls(values.dtype, *values.shape[1:])
+        column = cls(values.dtype.type, *values.shape[1:])
         if len(values):
             column._data, column._rows = values, len(values)
         return column
@@ -36,7 +37,7 @@ class Column:
         return self._rows
 
     @property
-    def all(self) -> Array:
+    def all(self) -> npt.NDArray[Scalar]:
         return self._data[: self._rows]
 
     def append(self, value: npt.ArrayLike) -> None:

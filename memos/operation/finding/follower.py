@@ -193,7 +193,7 @@ class Follower:
             cut = [cube.id for cube in changed if cube.is_cut]  # found by their passages from now on
             for id in (*gone, *lapsed, *deleted, *cut):
                 self.indexes.drop(id)
-            new = [c for c in changed if c.text and not c.is_cut and catalog.version(c.id) < c.version]
+            new = [c for c in changed if c.text and not c.is_cut and catalog.version_of(c.id) < c.version]
             self.indexes.add(sorted(new, key=lambda cube: cube.order), shown)
             for cube in (one for one in changed if one.id in catalog):
                 self.indexes.cold.all[catalog.row(cube.id)] = cube.state is State.COLD
@@ -227,7 +227,7 @@ class Follower:
         missing = []
         for row in wanted:
             version, around, vector = stored.get(id := catalog.ids[row], (0, "", None))
-            if vector is None or (version, around) != (catalog.version(id), self._context(row).around):
+            if vector is None or (version, around) != (catalog.version_of(id), self._context(row).around):
                 missing.append(id)
             else:
                 indexes.place(row, vector)
@@ -261,7 +261,7 @@ class Follower:
         catalog = self.indexes.catalog
         rows = {id: catalog.row(id) for id in ids if id in catalog}
         left = {id: row for id, row in rows.items() if row in self.indexes.unread}
-        return {id: (row, catalog.version(id), self._context(row)) for id, row in left.items()}
+        return {id: (row, catalog.version_of(id), self._context(row)) for id, row in left.items()}
 
     # -- what is stored ----------------------------------------------------------------------------------------
 

@@ -43,7 +43,7 @@ class Indexes:
         self.tokens = TokenIndex(dim, self._tokens_of)
         self.texts: list[str] = []  # of each row, for its neighbours' contexts
         self.used = Column(np.float64)  # of each row: its last use, or its keeping, in seconds since 1970
-        self.cold = Column(bool)  # of each row
+        self.cold = Column(np.bool_)  # of each row
         self.uses = 0  # the vault's last use that is in here
         self.unread = set[int]()  # rows without a vector that is known to hold
 
@@ -97,7 +97,7 @@ class Indexes:
             parts.append(self.texts[other])
         whole = " ".join(parts)
         ids = sorted(self.catalog.ids[r] for r in (*before, *rows) if r != row)  # not by row: these are numbered anew
-        around = [f"{id}:{self.catalog.version(id)}" for id in ids]
+        around = [f"{id}:{self.catalog.version_of(id)}" for id in ids]
         return Context(whole, (start, start + len(self.texts[row])), " ".join([*around, *masked_by(whole)]))
 
     def _size(self, row: int) -> int:

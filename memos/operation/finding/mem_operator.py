@@ -76,20 +76,20 @@ class _RowFacts:
     def of_rows(cls, indexes: Indexes, rows: Rows) -> _RowFacts:
         catalog, around, before, after = indexes.catalog, [], rows, rows
         for _ in range(AROUND):
-            before, after = catalog.step(before, catalog.before), catalog.step(after, catalog.after)
+            before, after = catalog.step(before, catalog.before.all), catalog.step(after, catalog.after.all)
             around += [before, after]
         return cls(
             rows,
             indexes.vectors.at(rows),
             np.stack(around),
-            catalog.thread[rows],
-            catalog.speaker[rows],
-            catalog.subject[rows],
-            catalog.asks[rows].astype(np.float32),
+            catalog.thread.all[rows],
+            catalog.speaker.all[rows],
+            catalog.subject.all[rows],
+            catalog.asks.all[rows].astype(np.float32),
             (np.log1p(np.minimum(indexes.words.lengths[rows], LONG_TERMS)) - 2).astype(np.float32),
-            catalog.said[rows],
-            catalog.replies[rows].astype(np.float32),
-            catalog.standing[rows],
+            catalog.said.all[rows],
+            catalog.replies.all[rows].astype(np.float32),
+            catalog.standing.all[rows],
         )
 
     def among(self, rows: Iterable[int], values: Iterable[float]) -> Floats:
@@ -119,15 +119,15 @@ class _Scope:
         """hides: something is masked for everybody but its owner."""
         catalog, mask = indexes.catalog, indexes.catalog.allowed(view)
         rows, lengths = np.flatnonzero(mask), indexes.words.lengths
-        by_thread = np.bincount(catalog.thread[rows], lengths[rows], minlength=1).astype(np.float32)
+        by_thread = np.bincount(catalog.thread.all[rows], lengths[rows], minlength=1).astype(np.float32)
         threads = max(1, int(np.count_nonzero(by_thread)))
         return cls(
             mask=mask,
             own=mask & catalog.owned(view.owner) if hides else None,
             rows=rows,
             facts=_RowFacts.of_rows(indexes, rows) if len(rows) <= MAX_ROWS_RANKED_WHOLE else None,
-            speakers=frozenset(np.flatnonzero(np.bincount(catalog.speaker[rows])).tolist()),
-            latest=rows[np.argsort(-catalog.said[rows], kind="stable")[:MAX_PROPOSED]],
+            speakers=frozenset(np.flatnonzero(np.bincount(catalog.speaker.all[rows])).tolist()),
+            latest=rows[np.argsort(-catalog.said.all[rows], kind="stable")[:MAX_PROPOSED]],
             mean=float(lengths[rows].mean()) if len(rows) else 0.0,
             thread_lengths=by_thread,
             threads=threads,
@@ -275,7 +275,7 @@ class MemOperator:
             scope, catalog = self._scope(view), self._follower.indexes.catalog
             if view not in self._versions:
                 ids = [catalog.ids[row] for row in scope.rows.tolist()]
-                self._versions[view] = {id: catalog.version(id) for id in ids}
+                self._versions[view] = {id: catalog.version_of(id) for id in ids}
             return self._versions[view]
 
     def conversations(self, view: View) -> list[list[str]]:
@@ -378,7 +378,7 @@ class MemOperator:
         facts = scope.facts or _RowFacts.of_rows(indexes, self._candidates(question, words, linked, scope))
         beside = np.append(words, np.float32(0))[facts.around]  # -1 is the last one
         around = sum(weight * of_row for weight, of_row in zip(NEIGHBOUR_WEIGHTS, beside, strict=True))
-        threads = question.matches.score(scope.thread_lengths, scope.threads, scope.thread_mean, catalog.thread)
+        threads = question.matches.score(scope.thread_lengths, scope.threads, scope.thread_mean, catalog.thread.all)
         subjects = np.array([catalog.group(name) for name in question.about], np.int32)
         near = facts.vectors @ question.vector
         wants, none = question.wants, np.zeros(len(facts.rows), np.float32)
@@ -410,10 +410,10 @@ class MemOperator:
         near = indexes.vectors.nearest(question.vector, MAX_PROPOSED, scope.mask)
         groups = [row for name in question.about for row in catalog.of_group(name, scope.mask)[-MAX_PROPOSED:]]
         named = np.fromiter((*linked, *question.stating.tolist(), *question.seen, *groups), np.int64)
-        standing = np.flatnonzero(scope.mask & (catalog.standing > 0)) if question.wants.request else named[:0]
+        standing = np.flatnonzero(scope.mask & (catalog.standing.all > 0)) if question.wants.request else named[:0]
         others = self._lately(scope), named, standing[-MAX_PROPOSED:]
         rows = np.concatenate([highest(words, MAX_PROPOSED), near, scope.latest, *others])
-        for step in (catalog.before, catalog.after):
+        for step in (catalog.before.all, catalog.after.all):
             reached = rows
             for _ in range(AROUND):
                 reached = catalog.step(reached, step)

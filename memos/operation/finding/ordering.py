@@ -29,14 +29,14 @@ def highest(scores: Floats, k: int) -> Rows:
 
 def first_of_turns(catalog: Catalog, rows: Rows) -> Rows:
     """Places of the first row of each turn, in order."""
-    _, first = np.unique(catalog.turn[rows], return_index=True)
+    _, first = np.unique(catalog.turn.all[rows], return_index=True)
     return np.sort(first)
 
 
 def with_turns(catalog: Catalog, rows: Rows, k: int) -> int:
     """How many rows, from the first, have k turns; all of them, where there are fewer."""
     most = k
-    while most < len(rows) and len(np.unique(catalog.turn[rows[:most]])) < k:
+    while most < len(rows) and len(np.unique(catalog.turn.all[rows[:most]])) < k:
         most *= 2  # few are looked at: to tell the turns of all of a large store takes as long as to rank them
     return int(first_of_turns(catalog, rows[:most])[:k][-1]) + 1
 
@@ -47,12 +47,12 @@ def spread(catalog: Catalog, rows: Rows, with_replies: bool) -> Rows:
     conversation: in a row of them there is room for little else."""
     rank = np.zeros(len(rows), np.int64)
     threads: dict[int, int] = defaultdict(int)
-    for place, thread in enumerate(np.where(catalog.summaries[rows], -1, catalog.thread[rows]).tolist()):
+    for place, thread in enumerate(np.where(catalog.summaries[rows], -1, catalog.thread.all[rows]).tolist()):
         rank[place], threads[thread] = threads[thread], threads[thread] + 1
     order = np.lexsort((np.arange(len(rows)), rank)).tolist()
     if not with_replies:
         return np.array(order, np.int64)
-    place_of = dict(zip(catalog.turn[rows].tolist(), range(len(rows)), strict=True))
+    place_of = dict(zip(catalog.turn.all[rows].tolist(), range(len(rows)), strict=True))
     taken = dict[int, None]()
     for place in order:
         other = place_of.get(catalog.other_side(int(rows[place])), place)

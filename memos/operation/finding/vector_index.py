@@ -51,7 +51,7 @@ class VectorIndex:
         self._building: Future[tuple[Any, int]] | None = None
         self._since: list[int] = []  # rows that got a vector since the building began
         self._worth_building = 0  # rows
-        self._row_of, self._holds = Column(np.int64), Column(bool)  # of each node: its row, and if it is its last
+        self._row_of, self._holds = Column(np.int64), Column(np.bool_)  # of each node: its row, and if it is its last
         self._node_of = Column(np.int64)  # of each row, its last node or -1
         self._selected: tuple[Mask, npt.NDArray[np.uint8]] | None = None  # rows, as nodes
         self._row_ms: float | None = None
@@ -86,13 +86,11 @@ class VectorIndex:
 
     def at(self, rows: Sequence[int] | Rows) -> Floats:
         """[rows, dim], a copy."""
-        found: Floats = self._vectors.all[np.asarray(rows, np.int64)]
-        return found
+        return self._vectors.all[np.asarray(rows, np.int64)]
 
     def compare(self, query: Floats, rows: Rows) -> Floats:
         """[rows]: inner product of `query` with each."""
-        found: Floats = self._vectors.all[rows] @ query
-        return found
+        return self._vectors.all[rows] @ query
 
     def nearest(self, query: Floats, k: int, allowed: Mask) -> Rows:
         """The k allowed rows nearest to `query`, best first; all of them where there are fewer. allowed: [rows]."""
@@ -110,8 +108,7 @@ class VectorIndex:
         """Gathering rows costs more than multiplying them, so that where most are allowed all are multiplied."""
         if 2 * len(rows) < len(self._vectors):
             return self.compare(query, rows)
-        found: Floats = (self._vectors.all @ query)[rows]
-        return found
+        return (self._vectors.all @ query)[rows]
 
     def _is_quick(self, rows: int) -> bool:
         if rows <= EXACT_ROWS:
@@ -136,8 +133,7 @@ class VectorIndex:
         looked_at = int(max(SEARCH_ROWS, k) / max(EXACT_SHARE, count / len(allowed)))
         params = _faiss().SearchParametersHNSW(efSearch=looked_at, sel=only)
         _, found = self._graph.search(query.reshape(1, -1), k, params=params)
-        rows: Rows = self._row_of.all[found[0][found[0] >= 0]]
-        return rows
+        return self._row_of.all[found[0][found[0] >= 0]]
 
     def _has_graph(self) -> bool:
         """The graph is built in the background, about a tenth of a millisecond for each row; until then rows are
@@ -165,7 +161,7 @@ class VectorIndex:
 
         rows: those that are kept; place: [rows], where each moves to, or -1.
         """
-        parts = {"vectors": self._vectors.all if len(rows) == len(self._vectors) else self._vectors.all[rows]}
+        parts: Parts = {"vectors": self._vectors.all if len(rows) == len(self._vectors) else self._vectors.all[rows]}
         if self._graph is not None:
             row_of = place[self._row_of.all]
             holds = self._holds.all & (row_of >= 0)
@@ -271,8 +267,7 @@ def compare_tokens(query: Coarse, rows: Sequence[tuple[Coarse, Floats]]) -> Floa
     cosines = _products(np.concatenate(tokens), query.astype(np.float32) / lengths_of(query)[:, None])
     cosines /= np.concatenate(lengths)[:, None]
     starts = np.cumsum([0, *map(len, tokens[:-1])])
-    found: Floats = np.maximum(np.maximum.reduceat(cosines, starts, axis=0), 0).mean(1)
-    return found
+    return np.maximum(np.maximum.reduceat(cosines, starts, axis=0), 0).mean(1)
 
 
 def _size(tokens: tuple[Coarse, Floats]) -> int:
@@ -282,8 +277,7 @@ def _size(tokens: tuple[Coarse, Floats]) -> int:
 def lengths_of(tokens: Coarse) -> Floats:
     """[tokens], at least so much that it can be divided by."""
     fine = tokens.astype(np.float32)
-    found: Floats = np.maximum(np.sqrt(np.einsum("ij,ij->i", fine, fine)), 1e-9)
-    return found
+    return np.maximum(np.sqrt(np.einsum("ij,ij->i", fine, fine)), 1e-9)
 
 
 def _products(every: Coarse, query: Floats) -> Floats:

@@ -40,7 +40,7 @@ def seen(catalog: Catalog, view: View) -> list[str]:
 def around(catalog: Catalog, id: str) -> tuple[str, str]:
     """The turns just before and after it, "" where there is none."""
     row = catalog.row(id)
-    before, after = (int(step[row]) for step in (catalog.before, catalog.after))
+    before, after = (int(step[row]) for step in (catalog.before.all, catalog.after.all))
     return catalog.ids[before] if before >= 0 else "", catalog.ids[after] if after >= 0 else ""
 
 
@@ -80,7 +80,7 @@ def test_threads_of_other_users_and_memories_without_one_stand_apart() -> None:
     catalog = catalog_of(turn("a", 1), turn("b", 2, user="bob"), turn("c", 3, thread=""), turn("d", 4, thread=""))
     assert [around(catalog, id) for id in "abcd"] == [("", "")] * 4
     assert [read_together(catalog, id) for id in "abcd"] == [("", id) for id in "abcd"]
-    assert len(set(catalog.thread.tolist())) == 4
+    assert len(set(catalog.thread.all.tolist())) == 4
 
 
 def test_a_view_sees_its_own_and_what_comes_later() -> None:
@@ -104,7 +104,7 @@ def test_a_view_may_be_narrowed_by_kind_id_and_time() -> None:
 def test_a_new_version_takes_the_place_of_the_old() -> None:
     catalog = catalog_of(turn("a", 1), turn("b", 2))
     catalog.add(turn("a", 1, text="new").model_copy(update={"version": 2}))
-    assert (seen(catalog, of("ann")), catalog.version("a"), catalog.gone) == (["b", "a"], 2, 1)
+    assert (seen(catalog, of("ann")), catalog.version_of("a"), catalog.gone) == (["b", "a"], 2, 1)
     assert around(catalog, "b") == ("a", "")
 
 
