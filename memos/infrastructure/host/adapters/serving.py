@@ -330,5 +330,4 @@ class Adapted:
 
     def __call__(self, **inputs: object) -> Forward:
         with self._adapters.active(self._plan):
-            forward: Forward = self._adapters.module(**inputs)
-            return forward
+            return self._adapters.module(**inputs)

@@ -203,8 +203,7 @@ def _mean(hidden: Floats, mask: npt.NDArray[np.bool_]) -> Floats:
 
 def _unit(vectors: Floats) -> Floats:
     """Each row of length 1; 0 where it is 0."""
-    found: Floats = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
-    return found
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
 
 
 # -- tags of a message ------------------------------------------------------------------------------------------

@@ -281,8 +281,7 @@ class _Trial:
             attention_mask=mask_of(self.model, visible, place, place),
             use_cache=False,
         )
-        logits: torch.Tensor = out.logits[:, -len(self.query) :]
-        return logits
+        return out.logits[:, -len(self.query) :]
 
     def _layout(self) -> tuple[list[int], list[int], list[int]]:
         """Ids of head, pieces and query, their positions, and whose each is.

@@ -330,8 +330,7 @@ def drained(pieces: Generator[object, None, Returned]) -> Returned:
         try:
             next(pieces)
         except StopIteration as done:
-            returned: Returned = done.value
-            return returned
+            return done.value
 
 
 def _cut(text: str, stops: Sequence[str]) -> str:

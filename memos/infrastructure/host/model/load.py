@@ -100,10 +100,9 @@ def _load_tokenizer(path: str, trust_remote_code: bool) -> PreTrainedTokenizerBa
     """
     declared = get_tokenizer_config(path).get("tokenizer_class")
     plain = declared in ("TokenizersBackend", "PreTrainedTokenizerFast")
-    tokenizer: PreTrainedTokenizerBase = (PreTrainedTokenizerFast if plain else AutoTokenizer).from_pretrained(
+    return (PreTrainedTokenizerFast if plain else AutoTokenizer).from_pretrained(
         path, trust_remote_code=trust_remote_code
     )
-    return tokenizer
 
 
 def model_path(path: str) -> str:

@@ -162,14 +162,13 @@ class Cartridge(torch.nn.Module):
         batch = len(input_ids)
         past = replace(self._past, layers=self._layers()) if self._trains else self._past
         there = attention_mask.new_ones(batch, self._past.rows)
-        forward: Forward = self._model[0](
+        return self._model[0](
             input_ids=input_ids,
             attention_mask=torch.cat([there, attention_mask], 1),
             position_ids=position_ids + len(self._past.ids),
             past_key_values=past.fork(batch),
             **more | {"use_cache": True},
         )
-        return forward
 
     @torch.no_grad()
     def activation(self) -> Activation:

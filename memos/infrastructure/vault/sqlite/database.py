@@ -231,8 +231,7 @@ class Database(Transactions):
         """What this gives; None where it cannot be done. Who reads for long, as a backup does, is not waited for."""
         try:
             self._db.execute("PRAGMA busy_timeout = 0")
-            found: list[Row] = self._db.execute(sql).fetchall()
-            return found
+            return self._db.execute(sql).fetchall()
         except self._damaged as error:
             log.debug("%s: %s failed (%s)", self._file, sql, why(error))
             return None
