@@ -81,8 +81,9 @@ class Catalog:
         self.ids: list[str] = []
         self.scopes, self.kinds, self.speakers, self.subjects = Codes(), Codes(), Codes(), Codes()
         self._row: dict[str, int] = {}
-        self._alive, self._turns = Column(np.bool_), Codes()
+        self._turns = Codes()
         # of each row
+        self.alive = Column(np.bool_)  # it stands for something
         self.version, self.opens = Column(np.int64), Column(np.bool_)  # opens: a window
         self.scope, self.kind = Column(np.int32), Column(np.int32)  # codes
         self.asks = Column(np.bool_)  # it ends with a question
@@ -123,13 +124,6 @@ class Catalog:
         return tuple(self._row)
 
     @property
-    def living_rows(self) -> Rows:
-        return np.flatnonzero(self._alive.all)
-
-    def lives(self, row: int) -> bool:
-        return bool(self._alive.all[row])
-
-    @property
     def summaries(self) -> Mask:
         """[rows]: it sums up a part of a conversation."""
         return self.kind.all == self.kinds.find(SUMMARY)
@@ -145,7 +139,7 @@ class Catalog:
         self.ids.append(cube.id)
         self._row[cube.id] = row
         self.version.append(cube.version)
-        self._alive.append(True)
+        self.alive.append(True)
         self.asks.append(asks(shown.text))
         self.opens.append(crc32(shown.words.encode()) % WINDOW_ROWS == 0)
         self.replies.append(is_reply := header.role == "assistant")
@@ -185,7 +179,7 @@ class Catalog:
         row = self._row.pop(id, None)
         if row is None:
             return
-        self._alive.all[row] = False
+        self.alive.all[row] = False
         self._link(int(self.before.all[row]), int(self.after.all[row]))
         if members := self._members.get(int(self.thread.all[row])):
             members.remove(row)
@@ -237,7 +231,7 @@ class Catalog:
         for name in _CODED:
             setattr(catalog, f"{name}s", Codes(unpack(at(f"{name}s", parts))))
         catalog._turns = Codes(unpack(at("turns", parts)))
-        catalog._alive = Column.of(np.ones(rows, bool))
+        catalog.alive = Column.of(np.ones(rows, bool))
         for name in _COLUMNS:
             setattr(catalog, name, Column.of(parts[name]))
         catalog._all_threads = int(catalog.thread.all.max(initial=-1)) + 1
@@ -323,7 +317,7 @@ class Catalog:
             del self._verdicts[next(iter(self._verdicts))]
         mask = np.array(verdicts or [False], bool)[self.scope.all]
         mask[[self._row[id] for id in view.single() if id in self._row]] = True
-        mask &= self._alive.all
+        mask &= self.alive.all
         if view.kinds is not None:
             mask &= np.isin(self.kind.all, [self.kinds.find(kind) for kind in view.kinds])
         elif not view.summaries and view.enough is None:  # what they quote is there itself

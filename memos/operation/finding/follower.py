@@ -218,7 +218,7 @@ class Follower:
         Cut short, it goes on from there the next time.
         """
         indexes, catalog = self.indexes, self.indexes.catalog
-        indexes.unread = {row for row in indexes.unread if catalog.lives(row)}
+        indexes.unread = {row for row in indexes.unread if catalog.alive.all[row]}
         wanted = [row for row in sorted(indexes.unread) if mask is None or mask[row]][:most]
         if not wanted:
             return []

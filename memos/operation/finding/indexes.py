@@ -112,7 +112,7 @@ class Indexes:
 
     def packed(self) -> Parts:
         """What lives, and nothing of what is gone."""
-        rows = self.catalog.living_rows
+        rows = np.flatnonzero(self.catalog.alive.all)
         place = np.full(len(self.catalog) + 1, -1)  # one more: where -1 points to
         place[rows] = np.arange(len(rows))
         return {

@@ -90,31 +90,26 @@ class KeywordIndex:
         self._ends = np.zeros(1, np.int64)  # [terms + 1], of the entries of each in one piece
         self._rows, self._counts = np.zeros(0, np.int32), np.zeros(0, np.uint16)
         self._late: dict[int, tuple[array[int], array[int]]] = {}
-        self._lengths = Column(np.float32)
-
-    @property
-    def lengths(self) -> Floats:
-        """[rows]: terms of each."""
-        return self._lengths.all
+        self.lengths = Column(np.float32)  # of each row: how many terms
 
     def append(self, terms: Sequence[str]) -> None:
         """The next row."""
-        row = len(self._lengths)
+        row = len(self.lengths)
         for term, count in Counter(terms).items():
             rows, counts = self._late.setdefault(self._terms[term], (array("i"), array("H")))
             rows.append(row)
             counts.append(min(count, MAX_COUNT))
-        self._lengths.append(len(terms))
+        self.lengths.append(len(terms))
 
     def extend(self, texts: Iterable[Sequence[str]]) -> None:
         """The next rows, all at once: many times faster where they are about as many as those that are there."""
-        first, words, ends = len(self._lengths), array("i"), array("q")
+        first, words, ends = len(self.lengths), array("i"), array("q")
         for terms in texts:
             words.extend(map(self._terms.__getitem__, terms))
             ends.append(len(words))
-            self._lengths.append(0)
+            self.lengths.append(0)
         lengths = np.diff(np.concatenate([np.zeros(1, np.int64), np.frombuffer(ends, np.int64)]))
-        self._lengths.all[first:] = lengths
+        self.lengths.all[first:] = lengths
         of = np.repeat(np.arange(len(lengths)), lengths)
         key, count = np.unique(np.frombuffer(words, np.int32) * np.int64(len(lengths)) + of, return_counts=True)
         term, row = np.divmod(key, max(1, len(lengths)))
@@ -145,7 +140,7 @@ class KeywordIndex:
         found = np.bincount(term, minlength=len(self._terms))
         terms = [word for word, n in zip(self._terms, found.tolist(), strict=True) if n]
         ends = np.concatenate([[0], np.cumsum(found[found > 0])])
-        of_rows = {"ends": ends, "rows": row, "counts": count, "lengths": self.lengths[rows]}
+        of_rows = {"ends": ends, "rows": row, "counts": count, "lengths": self.lengths.all[rows]}
         return of_rows | beneath("terms", pack(terms))
 
     @classmethod
@@ -153,7 +148,7 @@ class KeywordIndex:
         index, terms = cls(), unpack(at("terms", parts))
         index._terms.update(zip(terms, range(len(terms)), strict=True))
         index._ends, index._rows, index._counts = parts["ends"], parts["rows"], parts["counts"]
-        index._lengths = Column.of(parts["lengths"])
+        index.lengths = Column.of(parts["lengths"])
         return index
 
     def matches(self, query: Sequence[str], allowed: Mask) -> Matches:

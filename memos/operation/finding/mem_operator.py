@@ -86,7 +86,7 @@ class _RowFacts:
             catalog.speaker.all[rows],
             catalog.subject.all[rows],
             catalog.asks.all[rows].astype(np.float32),
-            (np.log1p(np.minimum(indexes.words.lengths[rows], LONG_TERMS)) - 2).astype(np.float32),
+            (np.log1p(np.minimum(indexes.words.lengths.all[rows], LONG_TERMS)) - 2).astype(np.float32),
             catalog.said.all[rows],
             catalog.replies.all[rows].astype(np.float32),
             catalog.standing.all[rows],
@@ -118,7 +118,7 @@ class _Scope:
     def of_view(cls, indexes: Indexes, view: View, hides: bool) -> _Scope:
         """hides: something is masked for everybody but its owner."""
         catalog, mask = indexes.catalog, indexes.catalog.allowed(view)
-        rows, lengths = np.flatnonzero(mask), indexes.words.lengths
+        rows, lengths = np.flatnonzero(mask), indexes.words.lengths.all
         by_thread = np.bincount(catalog.thread.all[rows], lengths[rows], minlength=1).astype(np.float32)
         threads = max(1, int(np.count_nonzero(by_thread)))
         return cls(
@@ -291,7 +291,7 @@ class MemOperator:
             rows = [indexes.catalog.row(id) for id in ids]
             words = dict.fromkeys(word for row in rows for word in terms(indexes.texts[row]))
             found = indexes.words.matches(list(words), scope.mask)
-            return found.score(indexes.words.lengths, len(scope.rows), scope.mean)[rows]
+            return found.score(indexes.words.lengths.all, len(scope.rows), scope.mean)[rows]
 
     def vectors(self, ids: Iterable[str]) -> dict[str, Floats]:
         """The vector of each of these that there is, in its context."""
@@ -373,7 +373,7 @@ class MemOperator:
     def _signals(self, question: _Question, scope: _Scope) -> tuple[Rows, Signals]:
         """The candidates, and what speaks for each."""
         indexes, catalog = self._follower.indexes, self._follower.indexes.catalog
-        words = question.matches.score(indexes.words.lengths, len(scope.rows), scope.mean)
+        words = question.matches.score(indexes.words.lengths.all, len(scope.rows), scope.mean)
         linked = indexes.graph.linked(question.about, self._hops, scope.mask)
         facts = scope.facts or _RowFacts.of_rows(indexes, self._candidates(question, words, linked, scope))
         beside = np.append(words, np.float32(0))[facts.around]  # -1 is the last one

@@ -37,7 +37,7 @@ def by_the_book(texts: Sequence[Sequence[str]], query: Sequence[str]) -> list[fl
 
 
 def scores(index: KeywordIndex, query: Sequence[str], allowed: np.ndarray) -> list[float]:
-    lengths = index.lengths
+    lengths = index.lengths.all
     found = index.matches(query, allowed).score(lengths, int(allowed.sum()), float(lengths[allowed].mean()))
     return list(found[allowed])
 
