@@ -31,7 +31,7 @@ def conversation(entries: Iterable[tuple[str, object]]) -> Iterator[DialogueTurn
             yield trace.step(entry, time, where)
             continue
         trace.begin(entry, time, where)
-        if trace.is_result(entry):
+        if entry.get("role") == "tool" and "tool_call_id" in entry:
             yield trace.end(entry, _content(entry, where), where)
         elif entry.get("content") is not None or not entry.get("tool_calls"):
             turn = _turn(entry, time, where)

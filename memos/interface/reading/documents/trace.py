@@ -68,10 +68,6 @@ class Trace:
                 )
             self._open[id] = _begun(function, self.task, time, where)
 
-    @staticmethod
-    def is_result(entry: dict[str, object]) -> bool:
-        return entry.get("role") == "tool" and "tool_call_id" in entry
-
     def end(self, entry: dict[str, object], result: str, where: str) -> ToolCall:
         """Raises InputError."""
         id = entry["tool_call_id"]

@@ -83,8 +83,7 @@ def _english(sentence: str, speaker: str) -> tuple[list[Fact], list[str]]:
     text = sentence.strip()
     if text.endswith("?"):
         return [], []
-    text = cues.QUOTED.sub("", text)
-    text = text.translate(cues.MARKS)
+    text = cues.QUOTED.sub("", text).translate(cues.MARKS)
     for part, spelling, usual in cues.SPELLINGS:
         text = spelling.sub(usual, text) if part in text else text
     if cues.DOUBT.search(text):
@@ -201,8 +200,7 @@ def _in_the_present(clause: str) -> tuple[bool, str]:
 
 def _negated(clause: str, voice: _Voice) -> list[Fact]:
     """The facts that "not", "no longer", "never" or "any more" end."""
-    never_more = cues.ANY_MORE.search(clause)
-    sure = never_more or "no longer" in clause
+    sure = cues.ANY_MORE.search(clause) or "no longer" in clause
     if not sure and cues.PARTLY.search(clause):
         return []
     plain = _plain(_without_times(cues.ANY_MORE.sub("", clause)), voice, "is")
@@ -226,8 +224,7 @@ def _given_up(clause: str, voice: _Voice) -> list[Fact]:
 
 
 def _without_times(clause: str) -> str:
-    plain = cues.WHEN.sub("", cues.NOW.sub("", clause))
-    return re.sub(r"\s+", " ", plain).strip(" ,.")
+    return re.sub(r"\s+", " ", cues.WHEN.sub("", cues.NOW.sub("", clause))).strip(" ,.")
 
 
 def _without_also(clause: str) -> str:
@@ -292,7 +289,7 @@ def _by_forms(clause: str, voice: _Voice, manner: Manner) -> list[Fact]:
     if states:
         facts = _of_form(*states[0], voice, manner)
     else:
-        ends = sorted((pair for pair in found), key=lambda pair: (pair[1].end(), pair[0].literal))
+        ends = sorted(found, key=lambda pair: (pair[1].end(), pair[0].literal))
         longest = {form.relation: (form, match) for form, match in ends}  # of each relation
         facts = [fact for form, match in longest.values() for fact in _of_form(form, match, voice, manner)]
     return facts or _job(clause, voice, manner)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from datetime import date, timedelta
 
 Days = tuple[date, date] | date
+_DAYS_OF, _MONTHS_OF = {"day": 1, "night": 1, "week": 7, "fortnight": 14}, {"month": 1, "year": 12}
 
 
 def iso(days: Days) -> str:
@@ -73,20 +74,8 @@ def of_month(day: int, step: int | None, today: date, past: bool) -> date:
 
 
 def shifted(today: date, n: int, unit: str, back: bool) -> date:
-    sign = -1 if back else 1
-    match unit:
-        case "day" | "night":
-            return today + timedelta(days=sign * n)
-        case "week":
-            return today + timedelta(weeks=sign * n)
-        case "fortnight":
-            return today + timedelta(weeks=2 * sign * n)
-        case "month":
-            return moved(today, sign * n)
-        case "year":
-            return moved(today, sign * 12 * n)
-        case _:
-            return today
+    n = -n if back else n
+    return moved(today, n * _MONTHS_OF.get(unit, 0)) + timedelta(days=n * _DAYS_OF.get(unit, 0))
 
 
 def ago(today: date, n: int, unit: str) -> Days:

@@ -75,11 +75,7 @@ def _weekday(word: str) -> int:
 
 
 def number(word: str) -> int:
-    return int(word) if word.isdigit() else _NUMBERS[word]
-
-
-def _day_number(word: str) -> int:
-    return int(word) if word.isdigit() else _ORDINALS[word]
+    return int(word) if word.isdigit() else (_NUMBERS | _ORDINALS)[word]
 
 
 def _of_week(g: dict[str, str], today: date, past: bool) -> Days:
@@ -131,7 +127,7 @@ def _season(g: dict[str, str], today: date, past: bool) -> Days:
 
 
 def _dated(g: dict[str, str], today: date, past: bool) -> Days:
-    month, day = next(n for n, m in enumerate(_MONTHS, 1) if m.startswith(g["month"][:3])), _day_number(g["d"])
+    month, day = next(n for n, m in enumerate(_MONTHS, 1) if m.startswith(g["month"][:3])), number(g["d"])
     if "y" in g or "rel" in g:
         return date(int(g["y"]) if "y" in g else today.year + _step(g["rel"]), month, day)
     return near(lambda year: date(year, month, day), today, past)
@@ -150,7 +146,7 @@ def _in_month(g: dict[str, str], today: date, past: bool) -> Days:
 
 
 def _of_month(g: dict[str, str], today: date, past: bool) -> Days:
-    return of_month(_day_number(g["d"]), _step(g["which"]) if "which" in g else None, today, past)
+    return of_month(number(g["d"]), _step(g["which"]) if "which" in g else None, today, past)
 
 
 def _days_of_month(g: dict[str, str], today: date, past: bool) -> Days:
@@ -162,15 +158,9 @@ def _days_of_month(g: dict[str, str], today: date, past: bool) -> Days:
 
 
 def _end(g: dict[str, str], today: date, past: bool) -> Days:
-    unit, step = g["unit"], _step(g.get("which", ""))
-    if unit == "week":
-        return week(today, step)[1]
-    if unit == "year":
-        return date(today.year + step, 12, 31)
-    if unit == "month":
-        there = moved(today.replace(day=1), step)
-        return whole_month(there.year, there.month)[1]
-    return _in_month({"month": unit} | ({"y": g["y"]} if "y" in g else {}), today, past)[1]  # type: ignore[index]
+    if g["unit"] in ("week", "month", "year"):
+        return _relative({"which": "", **g}, today, past)[1]  # type: ignore[index]
+    return _in_month({**g, "month": g["unit"]}, today, past)[1]  # type: ignore[index]
 
 
 def _plus(days: int) -> Callable[[dict[str, str], date, bool], Days]:
