@@ -346,8 +346,7 @@ class MemVault:
         """Only MemLifecycle calls this: it knows which moves there are. `why` never quotes a cube's content; what is
         never stored (governance.redaction) is taken out of it."""
         with self.transaction():
-            known = self._resolve(id)
-            self._writer.move([known], state, self._db.stamp(), self.guard.as_written(why))
+            self._writer.move([self._resolve(id)], state, self._db.stamp(), self.guard.as_written(why))
 
     def derived(self, *ids: str) -> list[MemCube]:
         """Current cubes derived from any of `ids`, directly or through other cubes, in canonical order."""
@@ -364,7 +363,7 @@ class MemVault:
 
     def owned(self, owner: Namespace) -> list[MemCube]:
         """The current cubes of a namespace that belong to its user, in canonical order."""
-        own = [c for c in self._rows.current("AND h.user_id = ?", owner.user_id)]
+        own = self._rows.current("AND h.user_id = ?", owner.user_id)
         return [c for c in own if owner.covers(c.namespace) and c.rights.owner == owner.user_id]
 
     def delete(self, ids: Iterable[str]) -> None:

@@ -49,8 +49,7 @@ class VectorTable(Table):
         Raises InputError for a vector of another length than the embedder's others.
         """
         with self._db.transaction():
-            sql = f"SELECT length(vector) {_ALL} WHERE embedder = ? LIMIT 1"
-            lengths = self._db.rows(sql, embedder)
+            lengths = self._db.rows(f"SELECT length(vector) {_ALL} WHERE embedder = ? LIMIT 1", embedder)
             width = lengths[0][0] // 4 if lengths else None
             for row in rows:
                 width = row.vector.size if width is None else width

@@ -116,8 +116,7 @@ def _from_table(method: Method) -> Method:
         calls = memory.within(*(given.pop(name) for name in SCOPE))
         call = getattr(calls, _kernel_name(method.__name__))
         value = call(**{_KERNEL_ARGUMENTS.get(name, name): one for name, one in given.items() if one is not None})
-        shaped = _SHAPES.get(result(method), listed)
-        return shaped(value)
+        return _SHAPES.get(result(method), listed)(value)
 
     return carry_out
 
