@@ -272,8 +272,7 @@ class Host:
         tail = len(self.prompts.build(request.memories, request.messages).tail)
         with self._machine():
             inputs, _ = prefill_inputs(self.model, [self.row(request, _ONE_TOKEN)], 0)
-            model = self.model_under([request.adapters])
-            return forward(model, inputs, tail).logits[0, -tail:].float().cpu()
+            return forward(self.model_under([request.adapters]), inputs, tail).logits[0, -tail:].float().cpu()
 
     @torch.inference_mode()
     def likelihood(self, request: Request, answer: str) -> float:

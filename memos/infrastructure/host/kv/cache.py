@@ -216,10 +216,7 @@ class Activation:
         if all(tensor.device.type == target.type for tensor in self.layers[0]):
             return self
 
-        def bring(n: int) -> Layer:
-            return tuple(map(moved, self.layers[n]))
-
-        return replace(self, layers=Arriving(len(self.layers), bring, target))
+        return replace(self, layers=Arriving(len(self.layers), lambda n: tuple(map(moved, self.layers[n])), target))
 
     def fork(self, texts: int = 1) -> DynamicCache:
         """A cache for a request, or for a batch of so many texts that all begin with this and not with a state; it

@@ -253,8 +253,7 @@ def attended_rows(
     each = (layer[0, ..., :start].float().sum((0, 1)) for layer in out.attentions)
     weight = sum(each, torch.zeros(start, device=device))
     rows = torch.tensor(list(within), device=device)
-    best = rows[weight[rows].topk(min(n, len(rows))).indices]
-    return sorted(best.tolist())
+    return sorted(rows[weight[rows].topk(min(n, len(rows))).indices].tolist())
 
 
 class PrefixTree:

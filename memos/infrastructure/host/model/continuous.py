@@ -254,8 +254,7 @@ class ContinuousBatch:
         if (one.listened or stops) and (piece := grown.advance(self._decoder.text(grown.ids), stops)):
             one.pieces.append(piece)
         if grown.done and row.keep:
-            ids = (*(row.past.ids if row.past else ()), *row.ids, *grown.ids)
-            grown.kv = Activation(ids[: one.text.length], self._pages.whole(one.text))
+            grown.kv = Activation(row.whole(grown.ids)[: one.text.length], self._pages.whole(one.text))
         one.ended = grown.done  # last: whoever waits goes on with what there is then
         if one.ended or one.pieces:
             one.news.set()

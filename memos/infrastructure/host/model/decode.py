@@ -62,6 +62,10 @@ class DecodeRow:
         """Tokens that the cache stands for, those of pictures too."""
         return self.past.next_position if self.past else 0
 
+    def whole(self, answer: Sequence[int]) -> tuple[int, ...]:
+        """The ids of all of it, and of an answer."""
+        return (*(self.past.ids if self.past else ()), *self.ids, *answer)
+
 
 @dataclass(frozen=True)
 class ModelAnswer:
@@ -203,7 +207,7 @@ class Decoder:
                 streams[0].kv = _read_kv(out, rows[0], streams[0].ids) if keep else None
                 return
             if self._reads_anew(rows, n + 1):
-                so_far = [_so_far(row, stream.ids) for row, stream in zip(rows, streams, strict=True)]
+                so_far = [DecodeRow(row.whole(stream.ids)) for row, stream in zip(rows, streams, strict=True)]
                 step, mask = prefill_inputs(model, so_far, self.pad)
             else:
                 step, mask = step_inputs(model, out, step, mask, chosen)
@@ -236,7 +240,7 @@ class Decoder:
                 return
             beams = [(row, ids) for row, search in zip(rows, searches, strict=True) for _, ids in search.running]
             if self._reads_anew(rows, len(beams[0][1])):
-                step, mask = prefill_inputs(model, [_so_far(row, ids) for row, ids in beams], self.pad)
+                step, mask = prefill_inputs(model, [DecodeRow(row.whole(ids)) for row, ids in beams], self.pad)
             else:
                 step, mask = step_inputs(model, out, step, mask, [ids[-1] for _, ids in beams], parents)
 
@@ -397,11 +401,6 @@ def step_inputs(
     return {"input_ids": ids, "position_ids": positions, "attention_mask": mask, "past_key_values": cache}, mask
 
 
-def _so_far(row: DecodeRow, answer: Sequence[int]) -> DecodeRow:
-    """The whole text, without KV."""
-    return DecodeRow((*(row.past.ids if row.past else ()), *row.ids, *answer))
-
-
 def batches_of(
     rows: Sequence[DecodeRow], decoder: Decoder, answer: int, padded: bool, kinds: Sequence[object] = ()
 ) -> list[list[int]]:
@@ -426,8 +425,7 @@ def _read_kv(out: Forward, row: DecodeRow, answer: Sequence[int] = ()) -> Activa
     if not row.keep or out.past_key_values is None:
         return None
     layers = cached_layers(out.past_key_values)
-    ids = (*(row.past.ids if row.past else ()), *row.ids, *answer)
-    return Activation(ids[: layers[0][0].shape[-2]], layers)
+    return Activation(row.whole(answer)[: layers[0][0].shape[-2]], layers)
 
 
 def _stack(pasts: Sequence[Activation | None], length: int) -> DynamicCache | None:

@@ -161,10 +161,9 @@ def as_answered(
     """Each prompt, with these memories before its own, and the base model's greedy answer; without those that the base
     answers wrong."""
     answers = host.greedy([host.ids_of(k.question, (*before, *k.memories)) for k in keep])
-    pairs = zip(keep, answers, strict=True)
     return [
         (k, ids)
-        for k, ids in pairs
+        for k, ids in zip(keep, answers, strict=True)
         if not k.answer or Probe(question=k.question, answer=k.answer).holds(host.text_of(ids))
     ]
 
