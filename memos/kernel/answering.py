@@ -121,8 +121,9 @@ class Answering(Service):
         """
         request = _Request(via, turns, self._session(caller, session), on_text, decode, quotes=True)
         where = Conversation(caller, session, turns)
+        before = quoting.without_aside(self._sessions().messages(one) if (one := request.session) else turns)
         waiting = self._pipelines.doubts and self._pipelines.answered(message, where)
-        asked, meant = waiting or (self._reader.read_request(message, self._before(request), self._today()), {})
+        asked, meant = waiting or (self._reader.read_request(message, before, self._today()), {})
         if waiting or len(asked) > 1 or asked[0].intent not in _ALONE:
             return self._carried_out(message, asked, meant, where, request)
         beside = self._reader.read_message(message)  # what a question tells
@@ -414,10 +415,6 @@ class Answering(Service):
 
     def _session(self, caller: Caller, name: str | None) -> Session | None:
         return None if name is None else Session(self._access.session(caller, name), caller)
-
-    def _before(self, request: _Request) -> Turns:
-        """The messages before the one that is read."""
-        return quoting.without_aside(self._sessions().messages(one) if (one := request.session) else request.turns)
 
     def _today(self) -> date:
         return self._vault.now().astimezone().date()

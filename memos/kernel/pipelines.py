@@ -15,13 +15,11 @@ from datetime import datetime, time, timedelta, timezone
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from memos.cube import ANSWERING, USER, Blob, Form, MemCube, State, plain
+from memos.cube import ANSWERING, USER, Blob, Form, MemCube, State
 from memos.errors import NotFound
 from memos.interface.reading.requests import picks
 from memos.kernel.access import Service, unique
 from memos.kernel.quoting import noted
-from memos.kernel.services.finding import bare
-from memos.operation.life.knowledge import said_words
 from memos.ops import (
     Add,
     Asked,
@@ -255,17 +253,7 @@ class Pipelines(Service):
         said = next((str(turn.get("content", "")) for turn in reversed(where.turns) if turn.get("role") == "user"), "")
         if [one.last for one in asked] != ["said"] or not said:
             return ()
-        return tuple(cube.id for cube in self._saying(said, where.caller))[-1:]
-
-    def _saying(self, words: str, caller: Caller) -> list[MemCube]:
-        """The memories that say just this, the latest last."""
-        own = [cube for cube in self._access.texts(caller) if words and cube.rights.owner == caller.user_id]
-        return [cube for cube in own if plain(bare(said_words(cube))) == plain(bare(words))]
-
-    def _told(self, cube: MemCube) -> list[MemCube]:
-        """A memory, after what it was read in where that says no more."""
-        sources = self._vault.at(source.id for source in cube.sources)
-        return [*(one for one in sources if bare(said_words(one)) == bare(said_words(cube))), cube]
+        return tuple(cube.id for cube in self._finding.saying(said, where.caller))[-1:]
 
     def _taken(self, id: str, caller: Caller) -> Call | None:
         with self._vault.transaction():
@@ -275,12 +263,12 @@ class Pipelines(Service):
 
     def _steps(self, asked: Asked, caller: Caller, meant: Sequence[str]) -> list[Step]:
         if asked.intent in ("remember", "correct"):
-            wrong = self._saying(str(asked.to), caller)[-1:] if asked.intent == "correct" else []
+            wrong = self._finding.saying(str(asked.to), caller)[-1:] if asked.intent == "correct" else []
             return [Step(asked, next(iter(wrong), None), self._reader.to_statement(asked))]
         if asked.intent in ("recall", "about", "talk"):
             return [Step(asked)]
         if asked.intent == "withhold":  # nor what was kept of it before
-            return [Step(asked), *(Step(asked, c, Delete(id=c.id)) for c in self._saying(asked.what, caller))]
+            return [Step(asked), *(Step(asked, c, Delete(id=c.id)) for c in self._finding.saying(asked.what, caller))]
         if asked.intent == "ask_back":
             if not (meant or (asked.doubted == "forget" and asked.what)):
                 raise Unclear(asked, [cube for some in self._candidates(asked.what, caller) for cube in some])
@@ -345,9 +333,9 @@ class Pipelines(Service):
         intent = unclear.asked.doubted or unclear.asked.intent
         if not unclear.candidates:
             return Done(f"Nothing was done: it is not clear which memory to {intent}, and none fits.")
-        # of a message and what was read in it one
-        each = {bare(said_words(cube)): cube for cube in reversed(unclear.candidates)}
-        shown, candidates = self._access.as_read(where.caller), tuple(reversed(each.values()))[:_NAMED]
+        there = {cube.id for cube in unclear.candidates}  # of a message and what was read in it one
+        each = [c for c in unclear.candidates if there.isdisjoint(one.id for one in self._finding.told(c)[:-1])]
+        shown, candidates = self._access.as_read(where.caller), tuple(each[:_NAMED])
         lines = [f"{n}. {cube.id} {shown(cube).text}" for n, cube in enumerate(candidates, start=1)]
         nothing = "Nothing was deleted" if unclear.asked.intent == "forget" else "Nothing was done"
         which = "Which of these, or all of them?" if candidates[1:] else "Is it this one?"
@@ -366,7 +354,7 @@ class Pipelines(Service):
             case Correct() | Add() as add:
                 self._remember(caller, add, log, cube)
             case Delete() if cube:
-                roots = unique(root for one in self._told(cube) for root in self._finding.roots(one))
+                roots = unique(root for one in self._finding.told(cube) for root in self._finding.roots(one))
                 for root in (root for root in roots if root.id not in log.forgotten):
                     log.gone.append(self._keeping.retold(root))
                     log.forgotten += self._keeping.delete(caller, root.id)
@@ -396,7 +384,7 @@ class Pipelines(Service):
     def _remember(self, caller: Caller, add: Add, log: _Log, wrong: MemCube | None) -> None:
         """wrong: what it puts right."""
         memories = self._knowledge.remember([add], caller.namespace)
-        told = self._told(wrong) if wrong else []
+        told = self._finding.told(wrong) if wrong else []
         for cube in [*told, *self._vault.derived(*(cube.id for cube in told))]:
             if self._vault.get(cube.id).state in ANSWERING and cube.id not in {new.id for new in memories}:
                 self._lifecycle.supersede(cube.id, memories[-1].id)
@@ -411,7 +399,9 @@ class Pipelines(Service):
         log.lines.append(noted(memories))
 
     def _share(self, caller: Caller, asked: Asked, relation: str, cube: MemCube, log: _Log) -> None:
-        self._governing.grant(caller, cube.id, asked.with_, relation, until=_end_of(asked.until))
+        day = datetime.fromisoformat(asked.until).date() if asked.until else None
+        until = datetime.combine(day, time.max, timezone.utc) if day else None
+        self._governing.grant(caller, cube.id, asked.with_, relation, until=until)
         log.undo.append(("revoke", (cube.id, asked.with_, relation), {}))
         log.lines.append(f"Shared with {asked.with_} as {relation}: {cube.text}")
 
@@ -457,7 +447,3 @@ class Pipelines(Service):
 
 def _is_final(step: Step) -> bool:
     return isinstance(step.operation, Delete)
-
-
-def _end_of(day: str) -> datetime | None:
-    return datetime.combine(datetime.fromisoformat(day).date(), time.max, timezone.utc) if day else None

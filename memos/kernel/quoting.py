@@ -6,6 +6,7 @@ stands where the question asks for a fact, and the fact was there to be read.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 MOST_QUOTED, MAX_CHARS = 3, 400
 UNKNOWN = "unknown"  # what the packaged model says by itself where it has no answer
-MOST_WORDS, REPEATS = 4, 3  # at the end of an answer: so many words that come so often are none
+_STUTTER = re.compile(r"(?:^| )(\S+(?: \S+){0,3})(?: \1){2,}(?: \S+)?$")  # the last word may have been cut
 NOT_REMEMBERED = "Nothing that is remembered answers that."
 NEAREST = f"{NOT_REMEMBERED} The nearest to it:"
 SMALL_TALK = "Tell me something to remember, or ask about what you have told me."
@@ -57,12 +58,7 @@ def stands(answer: str, asks: Sequence[Fact], facts: Iterable[Fact]) -> bool:
 
 def stutters(answer: str) -> bool:
     """True if an answer ends with the same few words again and again, as a small model's does that has lost its way."""
-    words = answer.split()
-    for end in (words, words[:-1]):  # the last one may have been cut
-        for n in range(1, len(end) // REPEATS + 1)[:MOST_WORDS]:
-            if end[-n:] * REPEATS == end[-n * REPEATS :]:
-                return True
-    return False
+    return bool(_STUTTER.search(" ".join(answer.split())))
 
 
 def quoted(question: str, cubes: Sequence[MemCube], way_out: str, is_sure: bool = True) -> str:

@@ -213,12 +213,10 @@ class MemReader:
 
     def _put_right(self, text: str, asked: Asked, turns: Sequence[Mapping[str, object]], today: date) -> Asked | None:
         """A correction by nothing but what is right: "no, it's 5200"; None for any other message."""
-        found, told = wordings.PUTS_RIGHT.fullmatch(text), references.told_last(turns)
-        if not (found and told):
+        (wrong, right), told = references.put_right(text), references.told_last(turns)
+        if not (right and told):
             return None
-        groups = {name.strip("z23"): words for name, words in found.groupdict().items() if words}
-        wrong, right = groups.get("old", ""), next(words for name, words in groups.items() if name != "old")
-        reads = self._statement_tagger and "correct" in (asked.intent, asked.doubted)
+        reads = self._statement_tagger and "correct" in (asked.intent, asked.doubted) and wordings.CORRECTS.match(text)
         facts = [fact for one in (self.stated(told, USER, today) if reads else ()) for fact in one.facts]
         what = references.corrected(told, wrong, right, facts, today)
         when = times.find(what, today)

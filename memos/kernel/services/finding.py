@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from memos.cube import ANSWERING, EPISODE, SUMMARY, USER, Fact, Form, MemCube, State, Text, in_zone
+from memos.cube import ANSWERING, EPISODE, SUMMARY, USER, Fact, Form, MemCube, State, Text, in_zone, plain
 from memos.errors import InputError
 from memos.infrastructure.host.threads import numpy_multiplies_alone
 from memos.interface.reading.phrasebook import language
@@ -269,6 +269,16 @@ class Finding(Service):
         if facts or (is_final and most <= len(words) / 2):  # "my sister's birthday" is not that of my brother
             return [], cubes
         return [cube for cube in close if shared.get(cube.id, 0) == most], cubes
+
+    def saying(self, words: str, caller: Caller) -> list[MemCube]:
+        """The caller's memories that say just this, the latest last."""
+        own = [cube for cube in self._access.texts(caller) if words and cube.rights.owner == caller.user_id]
+        return [cube for cube in own if plain(bare(said_words(cube))) == plain(bare(words))]
+
+    def told(self, cube: MemCube) -> list[MemCube]:
+        """A memory, after what it was read in where that says no more."""
+        sources = self._vault.at(source.id for source in cube.sources)
+        return [*(one for one in sources if bare(said_words(one)) == bare(said_words(cube))), cube]
 
     def roots(self, cube: MemCube) -> list[MemCube]:
         """What a memory was made of, down to what was said; a memory that was said, itself. All that is made of it goes

@@ -249,6 +249,14 @@ def may_be(pronoun: str, name: str, about: Known) -> bool:
     return first not in other and (name.capitalize() not in named_otherwise or name in named_so)
 
 
+def put_right(text: str) -> tuple[str, str]:
+    """(the words that a message says are wrong, if it names them; what is right in their place); "" for both where it
+    says nothing of the kind."""
+    found = wordings.PUTS_RIGHT.fullmatch(text)
+    groups = {name.strip("z23"): words for name, words in found.groupdict().items() if words} if found else {}
+    return groups.pop("old", ""), next(iter(groups.values()), "")
+
+
 def told_last(turns: Sequence[Mapping[str, object]]) -> str:
     """What the user has told or memos has quoted just before; "" where neither is so."""
     said = [(str(turn.get("content", "")), turn.get("role") == "assistant") for turn in reversed(turns[-2:])]
