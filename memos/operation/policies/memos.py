@@ -13,9 +13,6 @@ from memos.config import Config, RetrievalConfig, SchedulerConfig
 from memos.cube import Form, MemCube
 from memos.operation.policies.policy import Floats, Ranked, Reads, Segment, Signals, best_first
 
-# signals that are weighed by the setting of their name
-_WEIGHED = "near tokens words around thread speaker states linked answers seen standing".split()
-
 
 class MemosPolicy:
     """MemOS's rules (2507.03724, section 5.2) with MemoryOS's heat (2506.06326, section 3.3)."""
@@ -28,9 +25,23 @@ class MemosPolicy:
     def score(self, signals: Signals) -> Floats:
         """Meaning and words on one scale, each from 0 to about 1; see RetrievalConfig."""
         r = self._retrieval
-        weighed: Floats = sum(getattr(r, name) * getattr(signals, name) for name in _WEIGHED)
-        score = weighed - r.other * signals.other - r.question * signals.question + r.length * signals.length
-        return score + self._config.about_bonus * signals.subject
+        return (
+            r.near * signals.near
+            + r.tokens * signals.tokens
+            + r.words * signals.words
+            + r.around * signals.around
+            + r.thread * signals.thread
+            + r.speaker * signals.speaker
+            + r.states * signals.states
+            + r.linked * signals.linked
+            + r.answers * signals.answers
+            + r.seen * signals.seen
+            + r.standing * signals.standing
+            - r.other * signals.other
+            - r.question * signals.question
+            + r.length * signals.length
+            + self._config.about_bonus * signals.subject
+        )
 
     def rank(self, hits: Ranked) -> list[tuple[MemCube, float]]:
         """Best first, of equal ones the older; too weak ones left out."""

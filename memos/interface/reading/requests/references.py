@@ -59,9 +59,15 @@ _NUMBER = pattern(
     r"(?:half |quarter (?:past|to) )?[£$€¥]?\d(?:[\d.,:/-]*\d)?(?: ?(?:o['’]?clock|[ap]m|k|kg|km|cm|%|块|元|点|岁)(?![a-z]))?",
     re.IGNORECASE,
 )
-_OWN_NAME = r"(?:\bi['’]?m|\bi am|\bmy name(?:['’]?s| is)|\bcall me|[我俺](?:是|叫|名叫|的名字[是叫])) ?"
-_HE_ZH = "弟弟?|哥哥?|爸爸?|爹|儿子|老公|丈夫|爷爷|公公|叔叔?|伯伯?|舅舅?|男朋友|男友|先生|女婿|姐夫|妹夫"
-_SHE_ZH = "妹妹?|姐姐?|妈妈?|娘|女儿|闺女|闺蜜|老婆|媳妇|婆婆|奶奶|姥姥|姑姑?|阿姨|嫂子?|女朋友|女友|太太"
+_OWN_NAME = pattern(  # before who speaks
+    r"(?:\bi['’]?m|\bi am|\bmy name(?:['’]?s| is)|\bcall me|[我俺](?:是|叫|名叫|的名字[是叫])) ?", re.IGNORECASE
+)
+_HE_ZH = pattern(
+    r"(?:弟弟?|哥哥?|爸爸?|爹|儿子|老公|丈夫|爷爷|公公|叔叔?|伯伯?|舅舅?|男朋友|男友|先生|女婿|姐夫|妹夫)(?:名?叫|是)?"
+)
+_SHE_ZH = pattern(
+    r"(?:妹妹?|姐姐?|妈妈?|娘|女儿|闺女|闺蜜|老婆|媳妇|婆婆|奶奶|姥姥|姑姑?|阿姨|嫂子?|女朋友|女友|太太)(?:名?叫|是)?"
+)
 _HAN = r"\u4e00-\u9fff"
 
 
@@ -101,7 +107,7 @@ def known(turns: Sequence[Mapping[str, object]]) -> Known:
         content = str(turn.get("content", ""))
         by_model = str(turn.get("role", "")) == "assistant"
         names = names_in(content)
-        own += [name for name in names if re.search(rf"{_OWN_NAME}{re.escape(name)}", content, re.IGNORECASE)]
+        own += _behind(_OWN_NAME, names, content)
         names = [name for name in names if name not in own]
         people += [speaker] if (speaker := str(turn.get("speaker", ""))) else []
         people += names
@@ -109,8 +115,8 @@ def known(turns: Sequence[Mapping[str, object]]) -> Known:
         if names and language(content) == "en":
             women += names[:1] if _SHE.search(content) or _SHE_NOUN.search(content) else []
             men += names[:1] if _HE.search(content) or _HE_NOUN.search(content) else []
-        men += (men_here := [name for name in names if re.search(rf"(?:{_HE_ZH})(?:名?叫|是)?{name}", content)])
-        women += [n for n in names if n not in men_here and re.search(rf"(?:{_SHE_ZH})(?:名?叫|是)?{n}", content)]
+        men += (he := _behind(_HE_ZH, names, content))
+        women += [name for name in _behind(_SHE_ZH, names, content) if name not in he]
         for sentence in sentences(content):
             if not sentence.endswith(("?", "？")):
                 statements.append(yours(sentence.rstrip(".!。！ "), by_model))
@@ -118,6 +124,13 @@ def known(turns: Sequence[Mapping[str, object]]) -> Known:
     return Known(
         _latest(people), _latest(things), tuple(statements), tuple(women), tuple(men), tuple(shared), tuple(own)
     )
+
+
+def _behind(words: re.Pattern[str], names: Sequence[str], text: str) -> list[str]:
+    """Those of the names that stand in a text just behind such words."""
+    low = text.lower()
+    ends = [found.end() for found in words.finditer(text)]
+    return [name for name in names if any(low.startswith(name.lower(), end) for end in ends)]
 
 
 _SHARED = pattern(
