@@ -15,6 +15,7 @@ from memos.errors import InputError
 
 MOMENT = 14  # characters with which an id begins: when it was made
 USER = "User"  # who "I" is where nobody is named
+NOTED = "noted"  # kind of a turn of a chat that was carried out without the model, and is not shown to it
 AT_LEAST = " at least"  # after the name of a share: its bound, with 95 % certainty
 _WORDS = re.compile(r"\w+").findall
 

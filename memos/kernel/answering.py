@@ -15,16 +15,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from memos.cube import ANSWERING, STEERING, Form, MemCube, State
+from memos.cube import ANSWERING, NOTED, STEERING, Form, MemCube, State
 from memos.errors import UNUSABLE, CorruptBlob, FingerprintMismatch, InputError, UnsupportedLanguage
 from memos.interface.reading.phrasebook import language as language_of
 from memos.interface.reading.requests import wordings
 from memos.kernel import quoting
 from memos.kernel.access import Service, unique
 from memos.kernel.pipelines import Conversation, Meant, Pipelines
-from memos.kernel.services.finding import bare
 from memos.operation.choosing.mem_scheduler import ALWAYS, Admission, Route, Session, Talk, Via
-from memos.operation.life.knowledge import said_words
 from memos.ops import Asked, Get, Recall, Rewind
 
 if TYPE_CHECKING:
@@ -295,7 +293,8 @@ class Answering(Service):
         """The question, with what was said before it."""
         if request.session is None:
             decode = request.decode or self._config.decode
-            return Talk(question, self._serving().fitting(request.turns, question, admission, decode))
+            shown = [turn for turn in request.turns if turn.get("kind") != NOTED]
+            return Talk(question, self._serving().fitting(shown, question, admission, decode))
         if request.turns:
             raise InputError("turns and session both say what came before; give one of them")
         return self._sessions().resume(request.session, question, admission)
@@ -347,8 +346,7 @@ class Answering(Service):
             request.on_text(f"{told}\n")
         reply = self._answer_each(caller, questions, request, done.remembered) if questions else Reply("")
         if request.session and not questions:
-            kept = " ".join(bare(said_words(cube)) for cube in done.remembered) or message
-            self._sessions().note(request.session, kept, bool(done.forgotten))
+            self._sessions().note(request.session, message, told, bool(done.forgotten))
         reply = replace(reply, text="\n".join(filter(None, (told, reply.text))), operations=tuple(asked))
         return replace(reply, remembered=done.remembered, forgotten=done.forgotten, pipeline=done.id)
 

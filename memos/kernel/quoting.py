@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from memos.cube import USER, Fact, MemCube, Turn, plain
+from memos.cube import NOTED, USER, Fact, MemCube, Turn, plain
 from memos.operation.life.knowledge import said_words, stated
 
 if TYPE_CHECKING:
@@ -30,9 +30,16 @@ WAY_OUT = (
 
 
 def without_aside(turns: Sequence[dict[str, str]]) -> list[dict[str, str]]:
-    """What was said, without what memos says of itself, in which nobody is spoken of, and what it says again."""
-    said = [{**turn, "content": str(turn.get("content", "")).partition(f"\n{_ASIDE}")[0]} for turn in turns]
-    return [turn for turn in said if not (turn.get("role") == "assistant" and turn["content"].startswith(_NOTED))]
+    """What was said, without what memos says of itself, in which nobody is spoken of; what was noted as it is kept."""
+    said = list[dict[str, str]]()
+    for turn in turns:
+        text = str(turn.get("content", "")).partition(f"\n{_ASIDE}")[0]
+        is_reply, is_kept = turn.get("role") == "assistant", text.startswith(_NOTED)
+        if is_reply and is_kept and said and (kept := text.removeprefix(_NOTED).split(f"{USER}: "))[2:] == []:
+            said[-1] = said[-1] | {"content": kept[-1].strip()}
+        elif not (is_reply and (is_kept or turn.get("kind") == NOTED)):
+            said.append({**turn, "content": text})
+    return said
 
 
 def facts_read(talk: Talk, admission: Admission, read: Callable[[str], Sequence[Fact]]) -> Iterator[Fact]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memos.cube import Form, MemCube, Namespace, State
+from memos.cube import NOTED, Form, MemCube, Namespace, State
 from memos.errors import BadTransition, Denied, InputError, NotFound, UnsupportedLanguage
 from memos.kernel.mem_os import MemOS
 from memos.kernel.pipelines import Conversation
@@ -501,3 +501,15 @@ def test_what_puts_nothing_right_changes_nothing(tmp_path: Path, words: str) -> 
         for text in ("i work at aldi", words):
             memos.chat(text, session="one")
         assert any("i work at aldi" in cube.text for cube in memos.memories())
+
+
+def test_turns_that_were_carried_out_are_read_and_not_shown_to_the_model(tmp_path: Path) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        turns: list[dict[str, str]] = []
+        for text in ("my sister anna is a vet", "she moved to york"):
+            reply = memos.chat(text, turns=turns)
+            kinds = [{"role": "user", "content": text}, {"role": "assistant", "content": reply.text}]
+            turns += [turn | {"kind": NOTED} for turn in kinds]
+        assert any("anna moved to york" in cube.text.casefold() for cube in memos.memories())
+        few, many = (memos.chat("where does anna live?", turns=some).prompt_tokens for some in ((), turns))
+        assert few == many

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from memos.cube import ANSWERING, MOMENT, Blob, Form, Header, MemCube, Rights, Source, State, Turn, new_id
+from memos.cube import ANSWERING, MOMENT, NOTED, Blob, Form, Header, MemCube, Rights, Source, State, Turn, new_id
 from memos.errors import Conflict, InputError, NoRoom, NotFound, VaultError
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.cache import Activation, join, shared_length
@@ -49,7 +49,7 @@ class Sessions:
     ) -> None:
         self._decode, self._vault, self._governance, self._lifecycle = decode, vault, governance, lifecycle
         self._host, self._serving = host, serving
-        self._noted: deque[tuple[Session, datetime, str]] = deque(maxlen=MAX_NOTED)
+        self._noted: deque[tuple[Session, datetime, str, str]] = deque(maxlen=MAX_NOTED)
 
     # -- going on ------------------------------------------------------------------------------------------
 
@@ -59,18 +59,18 @@ class Sessions:
 
     def messages(self, session: Session) -> list[dict[str, str]]:
         """The latest of its turns, and of what was carried out between them, as messages."""
-        turns = [(cube.header.created, (turn := _turn(cube)).question, turn.answer) for cube in self.turns(session)]
-        noted = [(when, message, "") for of, when, message in list(self._noted) if of == session]
-        pairs = ((("user", q), ("assistant", a)) for _, q, a in sorted([*turns, *noted])[-MAX_READ_TURNS:])
-        return [{"role": role, "content": text} for pair in pairs for role, text in pair if text]
+        said = [(at, told, reply, NOTED) for of, at, told, reply in list(self._noted) if of == session]
+        said += [(c.header.created, (turn := _turn(c)).question, turn.answer, "") for c in self.turns(session)]
+        pairs = ((("user", q, kind), ("assistant", a, kind)) for _, q, a, kind in sorted(said)[-MAX_READ_TURNS:])
+        return [{"role": role, "content": text, "kind": kind} for pair in pairs for role, text, kind in pair]
 
-    def note(self, session: Session, message: str, forgets: bool) -> None:
+    def note(self, session: Session, message: str, reply: str, forgets: bool) -> None:
         """What was carried out without the model is read with the messages after it, in this process; it is no turn.
         forgets: and no more what was carried out before it."""
         if forgets:
             self._noted = deque((one for one in list(self._noted) if one[0] != session), MAX_NOTED)
         else:
-            self._noted.append((session, self._vault.now(), message))
+            self._noted.append((session, self._vault.now(), message, reply))
 
     def resume(self, session: Session, question: str, admission: Admission) -> Talk:
         """The question after the turns before it.

@@ -21,6 +21,7 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 import memos
+from memos.cube import NOTED
 from memos.errors import InputError, MemosError
 from memos.extensions import Registry
 from memos.interface.doors.cli.shared import ConfigFile, NewVault, Output, Set, User, command, counted, made, table
@@ -233,12 +234,13 @@ def _turn(kernel: MemOS, message: str, turns: list[dict[str, str]], session: str
         print(f"to undo this: memos undo {reply.pipeline} --vault {kernel.vault.path}")
     print(_used(reply))
     if answered and not (reply.admission.cubes or reply.admission.internal):
-        place = f"--vault {shlex.quote(str(kernel.vault.path))}"
-        print(
-            f"  see what is near: memos search {shlex.quote(message)} {place}; tell it: here, or by memos add {place}"
-        )
-    if answered:
-        turns += [{"role": "user", "content": message}, {"role": "assistant", "content": reply.text}]
+        at = f"--vault {shlex.quote(str(kernel.vault.path))}"
+        print(f"  see what is near: memos search {shlex.quote(message)} {at}; tell it: here, or by memos add {at}")
+    if reply.forgotten:
+        turns.clear()
+    else:  # what was carried out is read with what follows, and not shown to the model
+        kind = {} if answered else {"kind": NOTED}
+        turns += [{"role": "user", "content": message} | kind, {"role": "assistant", "content": reply.text} | kind]
 
 
 def _used(reply: Reply) -> str:

@@ -363,11 +363,8 @@ def _resolved(begin: int, end: int, request: _RequestPart) -> str:
             word = one[0]
         name = _named(word, text[: ref.begin], request.discourse)
         another = wordings.NAMES_A_THING.match(word)  # "the key" is no "list of calls"
-        if (
-            not name
-            or text.startswith("俩", ref.begin + len(word))
-            or (another and another["noun"].lower() not in name.lower())
-        ):
+        is_open = not name or text.startswith("俩", ref.begin + len(word))
+        if is_open or (another and another["noun"].lower() not in name.lower()):
             continue
         owns = wordings.OWNS.fullmatch(word) or (word.lower() == "her" and not wordings.NO_NOUN.match(text[ref.end :]))
         out += text[done : ref.begin] + (f"{name}'s" if owns and not name.endswith(("'s", "’s")) else name)

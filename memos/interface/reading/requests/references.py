@@ -121,9 +121,8 @@ def known(turns: Sequence[Mapping[str, object]]) -> Known:
             if not sentence.endswith(("?", "？")):
                 statements.append(yours(sentence.rstrip(".!。！ "), by_model))
             shared += _shared(sentence)
-    return Known(
-        _latest(people), _latest(things), tuple(statements), tuple(women), tuple(men), tuple(shared), tuple(own)
-    )
+    named = _latest(people), _latest(things)
+    return Known(*named, tuple(statements), tuple(women), tuple(men), tuple(shared), tuple(own))
 
 
 def _behind(words: re.Pattern[str], names: Sequence[str], text: str) -> list[str]:
