@@ -36,7 +36,7 @@ def without_aside(turns: Sequence[dict[str, str]]) -> list[dict[str, str]]:
         text = str(turn.get("content", "")).partition(f"\n{_ASIDE}")[0]
         is_reply, is_kept = turn.get("role") == "assistant", text.startswith(_NOTED)
         if is_reply and is_kept and said and (kept := text.removeprefix(_NOTED).split(f"{USER}: "))[2:] == []:
-            said[-1] = said[-1] | {"content": kept[-1].strip()}
+            said[-1] = said[-1] | {"content": kept[-1].strip(" .。")}
         elif not (is_reply and (is_kept or turn.get("kind") == NOTED)):
             said.append({**turn, "content": text})
     return said

@@ -319,8 +319,7 @@ def _latest_first(cubes: Sequence[MemCube], asked: set[str]) -> list[MemCube]:
         c.id: next(n for n, words in enumerate(has) if n == m or (words and words <= has[m]))
         for m, c in enumerate(cubes)
     }
-    latest = sorted(cubes, key=lambda cube: cube.order, reverse=True)
-    return sorted(latest, key=lambda cube: place[cube.id])
+    return sorted(sorted(cubes, key=lambda cube: cube.order, reverse=True), key=lambda cube: place[cube.id])
 
 
 def _has_more(turn: MemCube, part: MemCube) -> bool:

@@ -67,10 +67,9 @@ class Sessions:
     def note(self, session: Session, message: str, reply: str, forgets: bool) -> None:
         """What was carried out without the model is read with the messages after it, in this process; it is no turn.
         forgets: and no more what was carried out before it."""
+        self._noted.append((session, self._vault.now(), message, reply))
         if forgets:
             self._noted = deque((one for one in list(self._noted) if one[0] != session), MAX_NOTED)
-        else:
-            self._noted.append((session, self._vault.now(), message, reply))
 
     def resume(self, session: Session, question: str, admission: Admission) -> Talk:
         """The question after the turns before it.

@@ -378,7 +378,9 @@ def _named(word: str, before: str, discourse: _Discourse) -> str:
     named = discourse.named
     if not wordings.PERSON.fullmatch(word):
         # "Leo aspirin" is no thing, nor is somebody
-        things = [name for name in named if not any(f"{one} " in f"{name} " for one in discourse.known.people)]
+        anybody = "|".join(map(re.escape, discourse.known.people)) or "(?!)"
+        somebody = re.compile(rf"(?:dr|mr|mrs|ms|prof)\b|(?:.*\b)?(?:{anybody})(?: |$)", re.IGNORECASE)
+        things = [name for name in named if not somebody.match(name)]
         return things[-1] if things else discourse.things[-1] if len(discourse.things) == 1 else ""
     own = references.person_of(word.lower(), Known(tuple(references.names_in(before))))
     if own and not named:
