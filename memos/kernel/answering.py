@@ -180,11 +180,8 @@ class Answering(Service):
             near, is_sure = ((), True) if small else self._finding.near(caller, op, admission, quoting.MOST_QUOTED)
             way_out = "" if small or self._explained else quoting.WAY_OUT.format(model=self._config.model.path)
             text = quoting.noted(beside) if small else quoting.quoted(question, near, way_out, is_sure)
-            kv, rests_on, self._explained = (
-                None,
-                Admission(cubes=near if is_sure else ()),
-                self._explained or bool(way_out),
-            )
+            kv, rests_on = None, Admission(cubes=near if is_sure else ())
+            self._explained = self._explained or bool(way_out)
         elif (quotes or not request.on_text) and self._host().in_closed_world and quoting.stutters(text):
             text, kv = quoting.UNKNOWN, None
         if quotes and request.on_text:

@@ -263,8 +263,8 @@ class Pipelines(Service):
 
     def _steps(self, asked: Asked, caller: Caller, meant: Sequence[str]) -> list[Step]:
         if asked.intent in ("remember", "correct"):
-            wrong = self._finding.saying(str(asked.to), caller)[-1:] if asked.intent == "correct" else []
-            return [Step(asked, next(iter(wrong), None), self._reader.to_statement(asked))]
+            wrong = self._finding.saying(str(asked.to), caller) if asked.intent == "correct" else []
+            return [Step(asked, wrong[-1] if wrong else None, self._reader.to_statement(asked))]
         if asked.intent in ("recall", "about", "talk"):
             return [Step(asked)]
         if asked.intent == "withhold":  # nor what was kept of it before

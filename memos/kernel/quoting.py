@@ -34,11 +34,11 @@ def without_aside(turns: Sequence[dict[str, str]]) -> list[dict[str, str]]:
     said = list[dict[str, str]]()
     for turn in turns:
         text = str(turn.get("content", "")).partition(f"\n{_ASIDE}")[0]
-        is_reply, is_kept = turn.get("role") == "assistant", text.startswith(_NOTED)
-        if is_reply and is_kept and said and (kept := text.removeprefix(_NOTED).split(f"{USER}: "))[2:] == []:
-            said[-1] = said[-1] | {"content": kept[-1].strip(" .。")}
-        elif not (is_reply and (is_kept or turn.get("kind") == NOTED)):
+        is_kept = text.startswith(_NOTED)
+        if turn.get("role") != "assistant" or not (is_kept or turn.get("kind") == NOTED):
             said.append({**turn, "content": text})
+        elif said and is_kept and text.count(f"{USER}: ") < 2:  # one memory
+            said[-1] = said[-1] | {"content": text.removeprefix(_NOTED).rpartition(f"{USER}: ")[2].strip(" .。")}
     return said
 
 

@@ -40,7 +40,6 @@ UNSURE = 2  # memories that are quoted where none speaks of what is asked
 MAX_NEAR = 3  # memories that a description which fits none is compared with
 
 _CHANGES = re.compile(r"(?i)\b(?:now|no longer|moved|changed|switched|new)\b|[改换搬]|跳槽|不再|现在")
-_DAYS = re.compile(r"\((\d{4}-\d\d-\d\d)(?:/(\d{4}-\d\d-\d\d))?\)\W*$")  # as the reader writes them
 
 
 @dataclass(frozen=True)
@@ -291,12 +290,12 @@ class Finding(Service):
 
 def bare(words: str) -> str:
     """What was said without the days behind it, the user's name in front, and how it ends."""
-    return _DAYS.sub("", words).removeprefix(f"{USER}: ").strip(" .!。！")
+    return times.WRITTEN.sub("", words).removeprefix(f"{USER}: ").strip(" .!。！")
 
 
 def _is_on(cube: MemCube, first: date, last: date) -> bool:
     """True if a memory has days behind its words that lie between these."""
-    days = _DAYS.search(cube.text)
+    days = times.WRITTEN.search(cube.text)
     return days is not None and days[1] <= last.isoformat() and first.isoformat() <= (days[2] or days[1])
 
 

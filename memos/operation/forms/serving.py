@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from memos.cube import Blob, Form, MemCube, State
 from memos.errors import CorruptBlob, MemosError, NoRoom, VaultError
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from memos.operation.policies.policy import Policy, Segment
 
 log = logging.getLogger("memos")
+T = TypeVar("T")
 _measured: dict[str, dict[str, Any]] = {}  # by this process, for its other vaults
 
 
@@ -92,11 +93,9 @@ class Serving:
     def fitting(
         self, turns: Sequence[dict[str, str]], question: str, admission: Admission, decode: DecodeConfig
     ) -> tuple[dict[str, str], ...]:
-        """The turns before a question; the newer half of them, and of that, until the model's context has room."""
-        left, shown = tuple(turns), tuple(cube.text for cube in admission.cubes)
-        while left and not self._host.fits(Request((*left, {"role": "user", "content": question}), shown), decode):
-            left = left[(len(left) + 1) // 2 :]
-        return left
+        """The turns before a question, as far as the model's context has room for them."""
+        asked, shown = {"role": "user", "content": question}, tuple(cube.text for cube in admission.cubes)
+        return newest(tuple(turns), lambda left: self._host.fits(Request((*left, asked), shown), decode))
 
     def adapters(self, admission: Admission) -> tuple[Path, ...]:
         """The folders of the admitted adapters, and of what the answer is steered by. Raises CorruptBlob."""
@@ -364,6 +363,13 @@ class Serving:
     def _blob_path(self, cube: MemCube) -> Path:
         self.payloads_used = True
         return self._vault.blobs.path(_blob(cube))
+
+
+def newest(turns: tuple[T, ...], fits: Callable[[tuple[T, ...]], bool]) -> tuple[T, ...]:
+    """The turns, or the newer half of them, and of that, until they fit."""
+    while turns and not fits(turns):
+        turns = turns[(len(turns) + 1) // 2 :]
+    return turns
 
 
 def _blob(cube: MemCube) -> Blob:

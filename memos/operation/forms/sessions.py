@@ -19,6 +19,7 @@ from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.cache import Activation, join, shared_length
 from memos.infrastructure.host.request import Request
 from memos.operation.choosing.mem_scheduler import Admission, Session, Talk
+from memos.operation.forms.serving import newest
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -80,10 +81,12 @@ class Sessions:
         turns = self.turns(session)
         since = _turn(turns[-1]).since if turns else ""
         turns = [turn for turn in turns if turn.id >= since]
-        talk = Talk(question, session=session, earlier=tuple(turns))
-        while talk.earlier and not self._host.fits(_request(talk, admission), self._decode):
-            talk = replace(talk, earlier=talk.earlier[(len(talk.earlier) + 1) // 2 :])
-        return talk
+        talk = Talk(question, session=session)
+
+        def fits(earlier: tuple[MemCube, ...]) -> bool:
+            return self._host.fits(_request(replace(talk, earlier=earlier), admission), self._decode)
+
+        return replace(talk, earlier=newest(tuple(turns), fits))
 
     def request(self, talk: Talk, admission: Admission) -> Request:
         """What the model is given: the conversation, and with the question the memories that are new in it."""

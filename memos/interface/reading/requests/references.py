@@ -273,7 +273,7 @@ def told_last(turns: Sequence[Mapping[str, object]]) -> str:
     """What the user has told or memos has quoted just before; "" where neither is so."""
     said = [(str(turn.get("content", "")), turn.get("role") == "assistant") for turn in reversed(turns[-2:])]
     told = next((one for text, by_model in said for one in (_QUOTE.findall(text) if by_model else [text])), "")
-    return re.sub(r" \(\d{4}-[\d/-]+\)$", "", told.rstrip(".。"))
+    return times.WRITTEN.sub("", told).rstrip(" .。")
 
 
 def corrected(told: str, wrong: str, right: str, facts: Sequence[Fact], today: date) -> str:

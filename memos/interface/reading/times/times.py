@@ -26,6 +26,7 @@ _BOUNDED = pattern(
     r"\s(?P<how>since|after|before|in|from|during|on)\s(?P<time>(?:(?!\b(?:since|after|before|in|from|during|on)\b)[^.?!])+?)(?P<end>[.?!\s]*)$",
     re.IGNORECASE,
 )
+WRITTEN = pattern(r"\((\d{4}-\d\d-\d\d)(?:/(\d{4}-\d\d-\d\d))?\)\W*$")  # behind the words of a memory
 _TO = pattern(r"\s*(?:to|till|until|through|[-–—~到至])\s*(?:the )?")
 
 
