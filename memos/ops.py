@@ -27,6 +27,12 @@ class Operation(Frozen):
     right: ClassVar[Action]
 
 
+class OnMemory(Operation):
+    """What is asked of one memory. id: its name, or the beginning of that."""
+
+    id: str
+
+
 class Add(Operation):
     """Remember one statement."""
 
@@ -152,32 +158,28 @@ class Asked(Frozen):
     last: Literal["", "said", "done"] = Field("", exclude=True)
 
 
-class Get(Operation):
+class Get(OnMemory):
     right = "read"
-    id: str
 
 
-class Update(Operation):
+class Update(OnMemory):
     """Change what a memory says (None: nothing), or the metadata that is kept with it."""
 
     right = "write"
-    id: str
     text: str | None = None
 
 
-class Tag(Operation):
+class Tag(OnMemory):
     """Give a memory these tags, in place of those that it has."""
 
     right = "annotate"
-    id: str
     tags: tuple[str, ...]
 
 
-class Rate(Operation):
+class Rate(OnMemory):
     """Say how much a memory has helped, from -1 to 1."""
 
     right = "annotate"
-    id: str
     useful: float
 
 
@@ -189,24 +191,21 @@ class Fuse(Operation):
     text: str | None = None
 
 
-class Split(Operation):
+class Split(OnMemory):
     """Cut a memory in parts, or one that was made of others back into them."""
 
     right = "write"
-    id: str
     parts: tuple[str, ...] = ()
 
 
-class Reinstate(Operation):
+class Reinstate(OnMemory):
     """Bring back a memory that another has replaced."""
 
     right = "write"
-    id: str
 
 
-class Delete(Operation):
+class Delete(OnMemory):
     right = "delete"
-    id: str
 
 
 class Promote(Operation):
@@ -217,16 +216,14 @@ class Promote(Operation):
     to: Form
 
 
-class Demote(Operation):
+class Demote(OnMemory):
     """Give up a derived cube for its sources."""
 
     right = "manage"
-    id: str
 
 
-class History(Operation):
+class History(OnMemory):
     right = "read"
-    id: str
 
 
 class Rewind(Operation):
@@ -237,19 +234,17 @@ class Rewind(Operation):
     turns: int
 
 
-class ChangeState(Operation):
+class ChangeState(OnMemory):
     """Change the state of a memory."""
 
     right = "manage"
-    id: str
     to: State
 
 
-class Rollback(Operation):
+class Rollback(OnMemory):
     """Bring back what an old version said."""
 
     right = "write"
-    id: str
     version: int
 
 
@@ -304,11 +299,10 @@ class ListGroups(Operation):
     right = "read"
 
 
-class SetTrust(Operation):
+class SetTrust(OnMemory):
     """Say how far a memory is believed."""
 
     right = "manage"
-    id: str
     trust: Trust
 
 
@@ -324,26 +318,23 @@ class Holds(Operation):
     right = "read"
 
 
-class Release(Operation):
+class Release(OnMemory):
     """Let a memory out of quarantine."""
 
     right = "manage"
-    id: str
 
 
-class Hold(Operation):
+class Hold(OnMemory):
     """Lay a legal hold on a memory."""
 
     right = "manage"
-    id: str
     why: str
 
 
-class EndHold(Operation):
+class EndHold(OnMemory):
     """Take a legal hold off a memory."""
 
     right = "manage"
-    id: str
 
 
 class ForgetUser(Operation):

@@ -47,19 +47,16 @@ class LessonReader(Protocol):
 
     def askable(self, facts: Iterable[Fact]) -> list[Fact]:
         """Those that a question has for its answer."""
-        ...
 
     def probes(self, facts: Iterable[Fact]) -> list[Probe]: ...
 
     def sentences(self, text: str) -> list[str]:
         """Those of a memory, without its speaker."""
-        ...
 
     def lessons(self, memories: Sequence[Text]) -> list[Lesson]: ...
 
     def contrasts(self, facts: Sequence[Fact], known: Sequence[str], seed: int) -> list[Contrast]:
         """Prompts whose answers an adapter of these facts must not change."""
-        ...
 
 
 def require_agreement(reader: LessonReader, sources: Sequence[MemCube]) -> None:

@@ -57,7 +57,6 @@ class StatementReader(Protocol):
 
     def says_no_more(self, text: str, speaker: str = "") -> bool:
         """True if a text says nothing beside facts that can be read in it."""
-        ...
 
     def sentences(self, text: str) -> list[str]: ...
 

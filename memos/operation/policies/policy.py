@@ -96,36 +96,29 @@ class Policy(Protocol):
     def reads(self) -> Reads:
         """What `admit` is given as groups: those of the memories found, with all their members; the memories found
         alone; all that the caller may see."""
-        ...
 
     def score(self, signals: Signals) -> Scores:
         """A number for each candidate, the best highest."""
-        ...
 
     def rank(self, hits: Ranked) -> list[tuple[MemCube, float]]:
         """Best first; what is too weak left out."""
-        ...
 
     def admit(
         self, ranked: Ranked, groups: Sequence[Segment], need: Callable[[MemCube], int], room: int
     ) -> list[Segment]:
         """What a request may see, best first. need: tokens of a memory, of which there is room for so many."""
-        ...
 
     def heat(self, cubes: Sequence[MemCube], now: datetime) -> float:
         """How much a topic group is used; 0 where it is not."""
-        ...
 
     def form(self, heat: float, quiet_s: float, held: Mapping[Form, MemCube]) -> Form | None:
         """The form a topic group should be promoted to now, or None.
 
         quiet_s: seconds since its last change. held: the forms it has already.
         """
-        ...
 
     def cold(self, heat: float) -> bool:
         """True where derived forms are given up."""
-        ...
 
 
 @runtime_checkable
@@ -135,7 +128,6 @@ class Writes(Protocol):
     @property
     def service(self) -> str:
         """By its name in the extension point memos.services."""
-        ...
 
 
 def best_first(hits: Ranked) -> list[tuple[MemCube, float]]:
