@@ -113,7 +113,7 @@ def subject_of(text: str | Namespace | Group, owner: str) -> Subject:
     `group:ann/team` of another's. Raises InputError."""
     if not isinstance(text, str):
         return text
-    kind, colon, rest = text.partition(":") if _is_utf8(text) else ("", ":", "")
+    kind, colon, rest = text.partition(":") if is_utf8(text) else ("", ":", "")
     if not colon:
         kind, rest = "user", text
     parts = [part.replace("%2F", "/").replace("%25", "%") for part in rest.split("/")]  # as `Namespace` writes them
@@ -154,7 +154,7 @@ def name_of(subject: Subject) -> str:
 
 def word(text: str, what: str) -> str:
     """A name of a group, or a purpose. Raises InputError."""
-    if not (_is_utf8(text) and text.strip() and len(text) <= _LONGEST and not set(text) & set("/\n")):
+    if not (is_utf8(text) and text.strip() and len(text) <= _LONGEST and not set(text) & set("/\n")):
         raise InputError(
             f"{text!r:.80} cannot be a {what}; give 1 to {_LONGEST} characters in UTF-8 without / and line breaks"
         )
@@ -169,7 +169,8 @@ def relation_of(text: str) -> Relation:
     raise InputError(f"{text!r} is no relation; give one of {', '.join(ACTIONS)}")
 
 
-def _is_utf8(text: str) -> bool:
+def is_utf8(text: str) -> bool:
+    """False for what cannot be written down, as half of a pair of surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:

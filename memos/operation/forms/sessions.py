@@ -20,6 +20,7 @@ from memos.infrastructure.host.kv.cache import Activation, join, shared_length
 from memos.infrastructure.host.request import Request
 from memos.operation.choosing.mem_scheduler import Admission, Session, Talk
 from memos.operation.forms.serving import newest
+from memos.rights import is_utf8
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -256,13 +257,10 @@ def _pinned(cubes: Iterable[MemCube]) -> tuple[Source, ...]:
 
 def _segment(session: Session) -> str:
     """Raises InputError for a name that cannot be written down."""
-    try:
-        session.namespace.session_id.encode()
-    except UnicodeEncodeError:
-        raise InputError(
-            f"the session's name {session.namespace.session_id!r} is no valid text; give it a name in UTF-8"
-        ) from None
-    return f"session {session.namespace.session_id}"
+    name = session.namespace.session_id
+    if not is_utf8(name):
+        raise InputError(f"the session's name {name!r} is no valid text; give it a name in UTF-8")
+    return f"session {name}"
 
 
 def _turn(cube: MemCube) -> Turn:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from memos.cube import MemCube, Namespace, State
 from memos.errors import Held, InputError, NotFound
 from memos.infrastructure.vault.store.transactions import IN, Store, Table, moment
+from memos.rights import is_utf8
 
 
 class Suspect(NamedTuple):
@@ -184,10 +185,5 @@ class SnapshotTable:
 
 
 def _require_name(name: str) -> None:
-    try:
-        name.encode()
-        sound = bool(name.strip()) and len(name) <= LONGEST
-    except UnicodeEncodeError:
-        sound = False
-    if not sound:
+    if not (is_utf8(name) and name.strip() and len(name) <= LONGEST):
         raise InputError(f"{name!r:.80} cannot name a snapshot; give it a name of 1 to {LONGEST} characters in UTF-8")
