@@ -118,15 +118,27 @@ def _gomp() -> list[ctypes.CDLL]:
     ]
 
 
+def begun(pool: ThreadPoolExecutor, call: Callable[[], _T]) -> Future[_T]:
+    """What a call on a thread of the pool gives; what it raises is raised where that is read."""
+    try:
+        return pool.submit(call)
+    except RuntimeError:  # the interpreter is shutting down, and waits for the thread that calls
+        return _done(call)
+
+
+def _done(call: Callable[[], _T]) -> Future[_T]:
+    done: Future[_T] = Future()
+    try:
+        done.set_result(call())
+    except Exception as error:
+        done.set_exception(error)
+    return done
+
+
 def _submitted(call: Callable[[], _T], characters: int) -> Future[_T]:
-    if not threading.current_thread().name.startswith(_NAME):
-        try:
-            return (_of_short if characters <= SHORT else _of_long).submit(call)
-        except RuntimeError:  # the interpreter is shutting down, and waits for the thread that calls
-            pass
-    made: Future[_T] = Future()
-    made.set_result(call())
-    return made
+    if threading.current_thread().name.startswith(_NAME):
+        return _done(call)
+    return begun(_of_short if characters <= SHORT else _of_long, call)
 
 
 def _start() -> None:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import takewhile
-from typing import Any, TypeVar, overload
+from typing import Any, overload
 
 import torch
 import xxhash
@@ -25,6 +25,7 @@ from transformers.cache_utils import Cache, DynamicLayer
 
 from memos.errors import NoRoom, Unsupported
 from memos.infrastructure.host.forward import CausalLM, Inputs, forward, positions_of
+from memos.infrastructure.host.threads import begun
 
 
 @contextmanager
@@ -43,7 +44,6 @@ def room_for(what: str) -> Iterator[None]:
         ) from error
 
 
-T = TypeVar("T")
 # Keys and values; then a convolution's state and a recurrence's, as often as there are; or the logarithms of the
 # weights of rows that stand for others, [1, kv_heads, rows, 1] in fp32, which are added to what a query finds of them;
 # or what keys and values gain far behind other memories, [1, kv_heads, tokens, head_dim] each, in any dtype.
@@ -53,18 +53,6 @@ _NONE = torch.empty(1, 0, 0, 0)  # in place of what a layer does not have
 # Two, so that one layer is checked or unpacked while the next is read. A layer may be made of others that are on their
 # way, but of earlier ones only, so that one of the two can always go on.
 _bringers = ThreadPoolExecutor(2, "memos-kv", threadpool_limits, (1, "openmp"))
-
-
-def _begun(bring: Callable[[], T]) -> Future[T]:
-    try:
-        return _bringers.submit(bring)
-    except RuntimeError:  # the interpreter is shutting down, and waits for the thread that calls
-        done: Future[T] = Future()
-        try:
-            done.set_result(bring())
-        except Exception as error:  # raised where the layer is read
-            done.set_exception(error)
-        return done
 
 
 class Arriving(Sequence[Layer]):
@@ -78,7 +66,7 @@ class Arriving(Sequence[Layer]):
         self.device = device
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._futures: list[Future[tuple[Layer, torch.cuda.Event | None]]] = [
-            _begun(partial(self._brought, bring, n)) for n in range(layers)
+            begun(_bringers, partial(self._brought, bring, n)) for n in range(layers)
         ]
 
     def _brought(self, bring: Callable[[int], Layer], n: int) -> tuple[Layer, torch.cuda.Event | None]:

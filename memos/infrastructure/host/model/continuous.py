@@ -37,7 +37,7 @@ from memos.infrastructure.host.model.decode import (
 )
 from memos.infrastructure.host.model.load import as_loaded
 from memos.infrastructure.host.model.packed import PackedText, Pages, packed_forward
-from memos.infrastructure.host.threads import release_openmp_threads, torch_multiplies_alone
+from memos.infrastructure.host.threads import begun, release_openmp_threads, torch_multiplies_alone
 from memos.lazy import Lazy
 
 log = logging.getLogger("memos")
@@ -137,7 +137,7 @@ class ContinuousBatch:
             starts, self._running = not self._running, True
         release_openmp_threads()  # this thread waits now, and would slow the model's down
         if starts:
-            self._start()
+            begun(self._thread, self._run)
         return self._answered(mine, began)
 
     def _answered(self, mine: _Generation, began: float) -> Generator[str, None, ModelAnswer]:
@@ -157,12 +157,6 @@ class ContinuousBatch:
             spent(1, len(mine.row.ids) + len(mine.row.renewed) + len(mine.growing.ids))
         first = mine.first_at - began
         return self._decoder.answer(mine.row, mine.growing, mine.config, first, time.perf_counter() - began)
-
-    def _start(self) -> None:
-        try:
-            self._thread.submit(self._run)
-        except RuntimeError:  # the interpreter is shutting down, and waits for the thread that calls
-            self._run()
 
     @torch.inference_mode()
     def _run(self) -> None:
