@@ -42,6 +42,8 @@ _WORD = re.compile(r"\w+")
 _SMALL = frozenset("a an the my our his her their some of".split())
 HOLDING_MODES = ("is", "also", "now")  # modes of what holds once it has been said
 _OF_TEXT = tuple(name for name in Text.model_fields if name != "type")  # which a statement has, too
+# of a header, which a statement has as they are kept
+_OF_HEADER = ("origin", "speaker", "role", "thread", "message_id", "segment", "kind", "tags", "metadata")
 _MODES_AGAINST: dict[str, tuple[str, ...]] = {
     "ended": HOLDING_MODES,
     "now": ("is", "now", "ended"),
@@ -322,16 +324,8 @@ def plaintext(op: Add, caller: Namespace, created: datetime) -> MemCube:
             created=created,
             expires=in_zone(op.expires),
             said=in_zone(op.said),
-            origin=op.origin,
             trust=op.trust or Trust.USER,
-            speaker=op.speaker,
-            role=op.role,
-            thread=op.thread,
-            message_id=op.message_id,
-            segment=op.segment,
-            kind=op.kind,
-            tags=op.tags,
-            metadata=op.metadata,
+            **{name: getattr(op, name) for name in _OF_HEADER},
         ),
         payload=Text(**{name: getattr(op, name) for name in _OF_TEXT}),
     )
