@@ -95,11 +95,8 @@ def extensions(load: bool = False) -> list[Extension]:
     found = []
     for (group, name), given in sorted(_entries().items()):
         for entry, package in given:
-            problem = (
-                ""
-                if _name(package) == DISTRIBUTION
-                else _taken(group, name, package) or _conflict(given) or _unfit(package)
-            )
+            ours = _name(package) == DISTRIBUTION
+            problem = "" if ours else _taken(group, name, package) or _conflict(given) or _unfit(package)
             if load and not problem:
                 try:
                     _load(entry, "part")
@@ -142,7 +139,7 @@ def _name(package: Distribution) -> str:
 
 def _taken(group: str, name: str, package: Distribution) -> str:
     """What ships with memos keeps its name, whoever else takes it."""
-    if (group, name) not in _shipped() or _name(package) == DISTRIBUTION:
+    if (group, name) not in _shipped():
         return ""
     return f"{DISTRIBUTION} itself provides it, and is used; {_name(package)} needs another name for its own"
 

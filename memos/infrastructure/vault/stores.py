@@ -92,11 +92,8 @@ def store_of(place: Place) -> StoreKind:
     """The store of the vault there, or of the one to be made. Raises VaultError where the plug-in that it needs is
     missing or broken."""
     claiming = [kind for kind in _usable(place) if kind.claims(place)]
-    for kind in claiming:
-        if kind.elsewhere:  # which refuses what the others were asked for
-            return kind
     if claiming:
-        return claiming[0]
+        return max(claiming, key=lambda kind: bool(kind.elsewhere))  # which refuses what the others were asked for
     from memos.infrastructure.vault.sqlite.plain_store import PLAIN_STORE  # which stands on this
 
     return PLAIN_STORE

@@ -83,7 +83,8 @@ class Database(Transactions):
     @contextmanager
     def _outermost(self, lasting: bool) -> Iterator[None]:
         with self.writing():
-            self._require_sound()
+            with self._on_disk():
+                self._sync.require_sound()
             reserve.give_up_if_full(self._file.parent)
             with self._block("BEGIN IMMEDIATE", "COMMIT", "ROLLBACK"):
                 yield
@@ -91,10 +92,8 @@ class Database(Transactions):
                     self.write("UPDATE clock SET at = ?", self._stamped.isoformat())
             number = self._sync.wrote()
         if lasting:
-            try:
+            with self._on_disk():
                 self._sync.wait(number)
-            except OSError as error:
-                raise self._unsound(error) from error
 
     def _nested(self) -> AbstractContextManager[None]:
         return self._block("SAVEPOINT block", "RELEASE block", "ROLLBACK TO block", "RELEASE block")
@@ -120,18 +119,17 @@ class Database(Transactions):
             "make sure that the disk has room and no other process holds the vault, and try again"
         )
 
-    def _require_sound(self) -> None:
+    @contextmanager
+    def _on_disk(self) -> Iterator[None]:
+        """Raises VaultError where what was written did not get there."""
         try:
-            self._sync.require_sound()
+            yield
         except OSError as error:
-            raise self._unsound(error) from error
-
-    def _unsound(self, error: OSError) -> VaultError:
-        return VaultError(
-            f"{self._file} was written, and the disk did not confirm it ({error.strerror}): the latest changes may be "
-            "lost with the power, what was acknowledged before is kept; nothing more is written here, check the disk, "
-            "and open the vault again"
-        )
+            raise VaultError(
+                f"{self._file} was written, and the disk did not confirm it ({error.strerror}): the latest changes may "
+                "be lost with the power, what was acknowledged before is kept; nothing more is written here, check the "
+                "disk, and open the vault again"
+            ) from error
 
     def rows(self, sql: str, *values: object) -> list[Row]:
         try:
