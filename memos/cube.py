@@ -40,13 +40,13 @@ def in_utc(when: datetime) -> datetime:
         raise InputError(f"{when} lies beyond the years 1 to 9999 in UTC; give a time within them") from None
 
 
-class _Word(str, Enum):
+class Word(str, Enum):
     """An enumeration whose members are their words, in text and in JSON (StrEnum, which Python 3.10 lacks)."""
 
     __str__ = str.__str__
 
 
-class Form(_Word):
+class Form(Word):
     """How a memory reaches the model (MemOS 2507.03724, section 3)."""
 
     PLAINTEXT = "plaintext"  # text in the prompt
@@ -54,7 +54,7 @@ class Form(_Word):
     PARAMETRIC = "parametric"  # LoRA adapter in the weights
 
 
-class State(_Word):
+class State(Word):
     """Where a memory is in its life; `memos/operation/life/mem_lifecycle.py` has the table of moves."""
 
     GENERATED = "generated"
@@ -106,7 +106,7 @@ class Namespace(Frozen):
         return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts).rstrip("/")
 
 
-class MadeBy(_Word):
+class MadeBy(Word):
     """How an adapter came to be."""
 
     TRAINING = "training"
@@ -115,7 +115,7 @@ class MadeBy(_Word):
     REFINED = "refined"  # begun so, and trained on for a few steps
 
 
-class Trust(_Word):
+class Trust(Word):
     """How far a memory is believed, by where it came from; the most trusted first."""
 
     USER = "user"  # said by the user

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from memos.cube import ANSWERING, Form, MemCube, Namespace, State, Text
+from memos.cube import ANSWERING, Form, Namespace, State, Text
 from memos.errors import BadTransition, Conflict, MemosError
 from memos.infrastructure.vault.tables.job_list import Job, no_job, sources_of
 from memos.kernel.access import Service
@@ -157,16 +157,13 @@ class Planning(Service):
         done = {"move": job.kind, "why": job.payload.get("why", "")}
         if job.kind == JobKind.DEMOTE:
             with self._vault.transaction():
-                self._give_up(owner, first)
+                if first.state is State.ACTIVATED:
+                    self._forming.demote(owner, first.id)
+                else:  # stale: of no use again
+                    self._keeping.delete(owner, first.id)
                 self._vault.jobs.end(job, "done", first.id)
             return done | {"cube": first.id}
         to = JobKind(job.kind).form
         assert to
         made = self._forming.promote(owner, ids, to, progress=progress, job=job)
         return done | {"cube": made.id}
-
-    def _give_up(self, owner: Caller, cube: MemCube) -> None:
-        if cube.state is State.ACTIVATED:
-            self._forming.demote(owner, cube.id)
-        else:  # stale: of no use again
-            self._keeping.delete(owner, cube.id)

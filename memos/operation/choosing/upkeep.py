@@ -10,10 +10,9 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from memos.cube import Form
+from memos.cube import Form, Word
 from memos.errors import Cancelled, MemosError, VaultError
 from memos.lazy import Lazy
 
@@ -26,7 +25,7 @@ Done = dict[str, Any]  # of a job: `move`, `why`, `cube`; and `failed`, if it di
 Progress = Callable[[int, int, float], None]  # (step, most steps, loss)
 
 
-class JobKind(str, Enum):
+class JobKind(Word):
     """What a job is to do, as it is written in the vault."""
 
     ENCODE = "promote to activation"
@@ -47,8 +46,6 @@ class JobKind(str, Enum):
     def priority(self) -> int:
         """What makes room comes first, and what takes minutes last."""
         return {JobKind.DEMOTE: 3, JobKind.READ_TURNS: 2, JobKind.ENCODE: 1}.get(self, 0)
-
-    __str__ = str.__str__  # into SQL and JSON as it is written
 
 
 class Upkeep:
