@@ -149,7 +149,7 @@ class Redactor:
 
         for region in self._config.regions:
             for match in phonenumbers.PhoneNumberMatcher(text, region, leniency=phonenumbers.Leniency.VALID):
-                raw, before = match.raw_string, text[max(0, match.start - 24) : match.start]
+                raw, before = match.raw_string, _before(text, match.start)
                 grouped = raw.startswith("+") or re.search(r"\d[ \-.()]+\d", raw)
                 mobile = region == "CN" and re.fullmatch(r"(?:\+?86)?1[3-9]\d{9}", re.sub(r"\D", "", raw))
                 if _NUMBERED.search(before) or _AMOUNT.search(before) or _UNIT.match(text[match.end :]):
@@ -165,9 +165,7 @@ class Redactor:
                     yield from (m.span() for m in _RIC.finditer(text) if is_valid(re.sub(r"[ \-]", "", m[0])))
                 case "us.ssn":
                     for m in _SSN.finditer(text):
-                        if is_valid(m[0].replace(" ", "-")) and not _NUMBERED.search(
-                            text[max(0, m.start() - 24) : m.start()]
-                        ):
+                        if is_valid(m[0].replace(" ", "-")) and not _NUMBERED.search(_before(text, m.start())):
                             yield m.span()
                     yield from (m.span(1) for m in _SSN_PLAIN.finditer(text) if is_valid(m[1]))
                 case _:
@@ -181,6 +179,11 @@ _AMOUNT = re.compile(r"(?:[$€£¥￥#]|\b(?:USD|EUR|RMB|CNY|GBP)\b|v|0x)\s*$",
 _UNIT = re.compile(
     r"\s*(?:%|°|(?:km|kg|mb|gb|ms|m|px|steps|people|dollars|euros|bytes|times|units)\b|元|块|个|人|次|米|公里|万|步)"
 )
+
+
+def _before(text: str, place: int) -> str:
+    """The words that may say what a number is."""
+    return text[max(0, place - 24) : place]
 
 
 def _starts(m: re.Match[str]) -> Iterator[int]:
@@ -197,8 +200,7 @@ def _cards(text: str) -> Iterator[tuple[int, int]]:
     for m in _CARD.finditer(text):
         digits = re.sub(r"\D", "", m[0])
         issued = any(first.match(digits) and len(digits) in lengths for first, lengths in _ISSUERS)
-        before = text[max(0, m.start() - 24) : m.start()]
-        if issued and luhn.is_valid(digits) and len(set(digits)) > 1 and not _NUMBERED.search(before):
+        if issued and luhn.is_valid(digits) and len(set(digits)) > 1 and not _NUMBERED.search(_before(text, m.start())):
             yield m.span()
 
 

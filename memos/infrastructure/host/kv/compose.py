@@ -350,6 +350,5 @@ def mask_of(
 
 
 def _additive(seen: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill(~seen, torch.finfo(dtype).min)[
-        None, None
-    ]
+    hidden = ~seen[None, None]
+    return torch.zeros(hidden.shape, dtype=dtype, device=seen.device).masked_fill(hidden, torch.finfo(dtype).min)

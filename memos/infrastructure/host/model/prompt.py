@@ -67,7 +67,7 @@ class PromptFormat:
         self.stop = () if self.chat else ("\nUser:",)
         names = {str(token) for token in tokenizer.added_tokens_decoder.values() if token.special}
         every = sorted((n for n in names | set(tokenizer.all_special_tokens) if len(n) > 1), key=len, reverse=True)
-        self._controls = re.compile("|".join(map(re.escape, every))) if every else None
+        self._controls = re.compile("|".join(map(re.escape, every)) or "(?!)")  # nothing, where there are none
         foreign = self.chat and str(tokenizer.chat_template).strip() != _OURS.read_text("utf-8").strip()
         self.fenced = config.fence == "always" or (config.fence == "auto" and foreign)
 
@@ -132,9 +132,7 @@ class PromptFormat:
 
     def _without_controls(self, text: str) -> str:
         """What somebody says, a turn's answer that repeats a memory too, without control tokens: they look the same."""
-        return (
-            self._controls.sub(lambda token: f"{token[0][0]}{_JOINER}{token[0][1:]}", text) if self._controls else text
-        )
+        return self._controls.sub(lambda token: f"{token[0][0]}{_JOINER}{token[0][1:]}", text)
 
     def _encode(self, text: str) -> list[int]:
         """Ids of the beginning of a prompt; a template writes its own first token."""

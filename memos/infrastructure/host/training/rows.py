@@ -72,9 +72,8 @@ def teacher_rows(
 @torch.no_grad()
 def drift(model: Forwards, rows: Sequence[Example]) -> float:
     """KL(target || model), mean over the rows, in nats."""
-    return sum(float(row_losses(model, [rows[n] for n in chunk])[0].sum()) for chunk in chunks(rows)) / max(
-        1, len(rows)
-    )
+    losses = (row_losses(model, [rows[n] for n in chunk])[0] for chunk in chunks(rows))
+    return sum(float(loss.sum()) for loss in losses) / max(1, len(rows))
 
 
 def active(rows: Sequence[Example], under: Under | None) -> AbstractContextManager[None]:
