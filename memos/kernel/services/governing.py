@@ -7,25 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from memos import ops
 from memos.cube import MemCube, Namespace, Trust, in_zone
 from memos.errors import Denied, InputError, NotFound
 from memos.kernel.access import Service
 from memos.operation.life.forgetting import Proof, forget_user
 from memos.operation.life.knowledge import text_of
-from memos.ops import (
-    EndHold,
-    ForgetUser,
-    GiveRight,
-    Hold,
-    Holds,
-    Join,
-    ListGroups,
-    ListRights,
-    Quarantined,
-    Release,
-    SetTrust,
-    TakeRight,
-)
 from memos.rights import Caller, Grant, Group, Subject, holds_for, name_of, object_of, relation_of, subject_of, word
 
 if TYPE_CHECKING:
@@ -50,44 +37,44 @@ class Governing(Service):
         """Say how far a memory is believed; what is derived from it is stale. Raises InputError, BadTransition."""
         if trust not in list(Trust):
             raise InputError(f"a memory cannot be {trust!r}; give one of {', '.join(Trust)}")
-        op = SetTrust(id=id, trust=Trust(trust))
+        op = ops.SetTrust(id=id, trust=Trust(trust))
         cube = self._access.cube(caller, op, id)
         text_of(cube)
         return self._freshness.changed(self._lifecycle.edit(cube.id, trust=op.trust))
 
     def quarantined(self, caller: Caller) -> list[tuple[MemCube, Suspect]]:
         """The user's memories that answer nothing until they are released, each with the reason; the latest last."""
-        self._governance.permit(caller, Quarantined())
+        self._governance.permit(caller, ops.Quarantined())
         suspects = {suspect.id: suspect for suspect in self._vault.quarantine.all()}
         seen = self._governance.readable(caller, self._vault.at(suspects))
         return [(cube, suspects[cube.id]) for cube in seen]
 
     def release(self, caller: Caller, id: str) -> MemCube:
         """Let a memory out of quarantine. Raises BadTransition."""
-        return self._freshness.changed(self._knowledge.release(self._access.cube(caller, Release(id=id), id).id))
+        return self._freshness.changed(self._knowledge.release(self._access.cube(caller, ops.Release(id=id), id).id))
 
     def holds(self, caller: Caller) -> list[tuple[MemCube, LegalHold]]:
         """The user's memories that nobody may edit, delete or forget, each with who holds it and why; oldest first."""
-        self._governance.permit(caller, Holds())
+        self._governance.permit(caller, ops.Holds())
         seen = {cube.id: cube for cube in self._access.cubes(caller)}
         return [(seen[hold.id], hold) for hold in self._vault.holds.of(seen)]
 
     def hold(self, caller: Caller, id: str, why: str) -> MemCube:
         """Lay a legal hold on a memory: until the same user ends it, nobody and no rule edits, deletes or forgets it.
         Raises Held, BadTransition, InputError."""
-        cube = self._access.cube(caller, Hold(id=id, why=why), id)
+        cube = self._access.cube(caller, ops.Hold(id=id, why=why), id)
         return self._freshness.changed(self._lifecycle.hold(cube.id, caller.user_id, why))
 
     def end_hold(self, caller: Caller, id: str) -> MemCube:
         """Raises BadTransition."""
-        return self._freshness.changed(self._lifecycle.end_hold(self._access.cube(caller, EndHold(id=id), id).id))
+        return self._freshness.changed(self._lifecycle.end_hold(self._access.cube(caller, ops.EndHold(id=id), id).id))
 
     def forget_user(self, caller: Caller) -> Proof:
         """Remove the user: every memory in every form and state, and whatever was made of these, also by others.
 
         What is left of it is told in the proof; nothing is, unless another process is in the way. Raises Held.
         """
-        self._governance.permit(caller, ForgetUser(), over=Namespace(user_id=caller.user_id))
+        self._governance.permit(caller, ops.ForgetUser(), over=Namespace(user_id=caller.user_id))
         self._freshness.release()
         proof = forget_user(self._vault, self._lifecycle, caller.user_id)
         self._finding.forget_tiers()
@@ -130,7 +117,7 @@ class Governing(Service):
         on: an id, a Namespace, or "namespace:USER/AGENT". to: see `memos.rights.subject_of`. purpose: holds only for
         callers who state it; None: for all. until: UTC where no zone is given. Raises NotFound, Denied, InputError.
         """
-        shared = self._shared(caller, GiveRight(on=object_of(on), relation=relation_of(relation)))
+        shared = self._shared(caller, ops.GiveRight(on=object_of(on), relation=relation_of(relation)))
         made = Grant(
             on=shared,
             to=subject_of(to, caller.user_id),
@@ -152,12 +139,12 @@ class Governing(Service):
     ) -> int:
         """Take back what was granted; None: of every relation, for every purpose. How many grants that were. Raises
         NotFound, Denied, InputError."""
-        shared = self._shared(caller, TakeRight(on=object_of(on)))
+        shared = self._shared(caller, ops.TakeRight(on=object_of(on)))
         subject = subject_of(to, caller.user_id)
         granted = None if relation is None else relation_of(relation)
         return self._freshness.changed(self._vault.grants.remove(shared, subject, granted, purpose))
 
-    def _shared(self, caller: Caller, op: GiveRight | TakeRight) -> str | Namespace:
+    def _shared(self, caller: Caller, op: ops.GiveRight | ops.TakeRight) -> str | Namespace:
         """The id or the namespace that is to be shared, if the caller may. Raises NotFound, Denied."""
         if isinstance(op.on, str):
             return self._access.cube(caller, op, op.on).id
@@ -167,7 +154,7 @@ class Governing(Service):
     def grants(self, caller: Caller, on: str | Namespace | None = None) -> list[Grant]:
         """The grants on what is the caller's, and those that reach the caller; on one memory or namespace, or on
         all."""
-        self._governance.permit(caller, ListRights())
+        self._governance.permit(caller, ops.ListRights())
         what = None if on is None else object_of(on)
         reaching = {*self._vault.grants.groups_with(caller.namespace)}
         found = [grant for grant in self._vault.grants.all() if what is None or _is_on(grant, what)]
@@ -208,7 +195,7 @@ class Governing(Service):
         """Raises InputError, and Denied for an agent or a session: groups are the user's."""
         own = Group(owner=caller.user_id, name=word(group, "group"))
         user = Namespace(user_id=caller.user_id)
-        self._governance.permit(caller, Join(group=own.name), over=user)
+        self._governance.permit(caller, ops.Join(group=own.name), over=user)
         if caller.namespace != user:  # whom all is granted to: others have granted to the group
             self._vault.audit_log.append(
                 str(caller), "manage", f"namespace {user}", False, "join: groups are the user's"
@@ -218,7 +205,7 @@ class Governing(Service):
 
     def groups(self, caller: Caller) -> dict[Group, list[Subject]]:
         """The caller's groups with their members, and those of others that the caller belongs to, with none."""
-        self._governance.permit(caller, ListGroups())
+        self._governance.permit(caller, ops.ListGroups())
         whole = caller.namespace == Namespace(user_id=caller.user_id)
         own = self._vault.grants.members(caller.user_id) if whole else {}
         return {group: [] for group in self._vault.grants.groups_with(caller.namespace) if group not in own} | own

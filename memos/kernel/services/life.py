@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from memos import ops
 from memos.cube import MemCube, State, Text
 from memos.errors import InputError
 from memos.kernel.access import SAID, Service, Summing
@@ -11,20 +12,6 @@ from memos.kernel.services.keeping import checked_tags
 from memos.operation.life.consolidation import Disagreement, MemoryAudit
 from memos.operation.life.knowledge import text_of
 from memos.operation.life.time_machine import diff, restore
-from memos.ops import (
-    ChangeState,
-    DeleteSnapshot,
-    Fuse,
-    History,
-    ListSnapshots,
-    Rate,
-    Reinstate,
-    Restore,
-    Rollback,
-    Split,
-    Tag,
-    TakeSnapshot,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +32,7 @@ class Life(Service):
 
     def diff(self, caller: Caller, id: str, a: int, b: int) -> list[str]:
         """What version b of a cube says in other words than version a: lines with "-", "+" or a blank before them."""
-        cube = self._access.cube(caller, History(id=id), id)
+        cube = self._access.cube(caller, ops.History(id=id), id)
         return diff(self._vault, cube.id, a, b, self._access.as_read(caller))
 
     def rollback(self, caller: Caller, id: str, version: int) -> MemCube:
@@ -53,7 +40,7 @@ class Life(Service):
 
         Raises NotFound, and BadTransition for a memory that is frozen or expired.
         """
-        cube = self._access.cube(caller, Rollback(id=id, version=version), id)
+        cube = self._access.cube(caller, ops.Rollback(id=id, version=version), id)
         with self._vault.transaction():
             new = self._lifecycle.rollback(cube.id, version)
             self._knowledge.examine(new, new=False)
@@ -76,17 +63,17 @@ class Life(Service):
         return self._move(caller, id, State.ACTIVATED, why, State.ARCHIVED)
 
     def _move(self, caller: Caller, id: str, to: State, why: str, *before: State) -> MemCube:
-        cube = self._access.cube(caller, ChangeState(id=id, to=to), id)
+        cube = self._access.cube(caller, ops.ChangeState(id=id, to=to), id)
         return self._freshness.changed(self._lifecycle.move(cube.id, to, why, *before))
 
     def snapshot(self, caller: Caller, name: str) -> Snapshot:
         """Write down the version and state of each memory of the user, to go back to. Raises InputError."""
-        self._governance.permit(caller, TakeSnapshot(name=name))
+        self._governance.permit(caller, ops.TakeSnapshot(name=name))
         return self._vault.snapshots.take(caller.namespace, name)
 
     def snapshots(self, caller: Caller) -> list[Snapshot]:
         """The user's snapshots, oldest first."""
-        self._governance.permit(caller, ListSnapshots())
+        self._governance.permit(caller, ops.ListSnapshots())
         return self._vault.snapshots.all(caller.namespace)
 
     def restore(self, caller: Caller, name: str) -> Restored:
@@ -94,7 +81,7 @@ class Life(Service):
 
         A snapshot is taken before, so that this can be undone. Raises NotFound.
         """
-        self._governance.permit(caller, Restore(name=name))
+        self._governance.permit(caller, ops.Restore(name=name))
         namespace = caller.namespace
         with self._vault.transaction():
             before = {cube.id: cube.version for cube in self._vault.owned(namespace)}
@@ -106,7 +93,7 @@ class Life(Service):
 
     def delete_snapshot(self, caller: Caller, name: str) -> None:
         """Forget a snapshot; the memories stay. Raises NotFound."""
-        self._governance.permit(caller, DeleteSnapshot(name=name))
+        self._governance.permit(caller, ops.DeleteSnapshot(name=name))
         self._vault.snapshots.delete(caller.namespace, name)
 
     # what is known is kept current
@@ -119,7 +106,7 @@ class Life(Service):
         BadTransition.
         """
         given = checked_tags(tags)
-        cube = self._access.cube(caller, Tag(id=id, tags=given), id)
+        cube = self._access.cube(caller, ops.Tag(id=id, tags=given), id)
         text_of(cube)
         return self._freshness.changed(self._lifecycle.edit(cube.id, tags=given))
 
@@ -128,34 +115,35 @@ class Life(Service):
         longer. Raises InputError, Denied."""
         if not -1 <= useful <= 1:
             raise InputError(f"useful {useful:g} is not from -1 (it misled) to 1 (it was just what was needed)")
-        cube = self._access.cube(caller, Rate(id=id, useful=useful), id)
+        cube = self._access.cube(caller, ops.Rate(id=id, useful=useful), id)
         self._vault.usage.rate(cube.id, useful, self._config.retrieval.learning)
         return self._freshness.changed(self._vault.get(cube.id))
 
     def fuse(self, caller: Caller, ids: Sequence[str], text: str | None = None) -> MemCube:
         """One memory of several, in which they live on: with this text, or with what they say. `split` undoes it; what
         becomes of one of them reaches it. Raises InputError, BadTransition."""
-        op = Fuse(ids=tuple(ids), text=text)
+        op = ops.Fuse(ids=tuple(ids), text=text)
         cubes = [self._access.cube(caller, op, id) for id in ids]
         return self._freshness.changed(self._consolidation.fuse(cubes, text))
 
     def split(self, caller: Caller, id: str, parts: Sequence[str] = ()) -> list[MemCube]:
         """A memory in parts, in which it lives on: these, or its sentences; one that was made of others, back to them.
         Raises InputError, BadTransition."""
-        cube = self._access.cube(caller, Split(id=id, parts=tuple(parts)), id)
+        cube = self._access.cube(caller, ops.Split(id=id, parts=tuple(parts)), id)
         return self._freshness.changed(self._consolidation.split(cube, parts))
 
     def consolidate(self, caller: Caller) -> list[MemCube]:
         """Make one of each group of memories that say the same, and sum up long conversations; those made. Turns of
         conversations stay as they are."""
-        self._governance.permit(caller, Fuse(ids=()))
+        self._governance.permit(caller, ops.Fuse(ids=()))
         own = [c for c in self._access.texts(caller) if c.rights.owner == caller.user_id]
         made = self._consolidation.consolidate(c for c in own if c.header.kind not in SAID)
         return (self._freshness.changed(made) if made else made) + self._summing.sum_up(caller)
 
     def reinstate(self, caller: Caller, id: str) -> MemCube:
         """Bring back a memory that another has replaced; the other stays. Raises BadTransition."""
-        return self._freshness.changed(self._lifecycle.reinstate(self._access.cube(caller, Reinstate(id=id), id).id))
+        cube = self._access.cube(caller, ops.Reinstate(id=id), id)
+        return self._freshness.changed(self._lifecycle.reinstate(cube.id))
 
     def conflicts(self, caller: Caller) -> list[Disagreement]:
         """Pairs of memories in force of which only one can be true."""
