@@ -102,26 +102,27 @@ class Wants(Frozen):
         return self.overview and not self.side
 
 
-class Search(Operation):
-    """Find memories; `about` names subjects that the query is about, `asks` are the facts, with blanks, that it asks
-    for, and `wants` is how it asks."""
+class Lookup(Operation):
+    """What is looked for: `about` names subjects that it is about, `asks` are the facts, with blanks, that it asks for,
+    and `wants` is how it asks."""
 
     right = "read"
+    about: tuple[str, ...] = ()
+    asks: tuple[Fact, ...] = ()
+    wants: Wants = Wants()
+
+
+class Search(Lookup):
+    """Find memories."""
+
     query: str
     top_k: int = 8
-    about: tuple[str, ...] = ()
-    asks: tuple[Fact, ...] = ()
-    wants: Wants = Wants()
 
 
-class Recall(Operation):
-    """Answer a question with what is remembered; `about` and `asks` as in a search."""
+class Recall(Lookup):
+    """Answer a question with what is remembered."""
 
-    right = "read"
     question: str
-    about: tuple[str, ...] = ()
-    asks: tuple[Fact, ...] = ()
-    wants: Wants = Wants()
 
 
 class Forget(Operation):
