@@ -127,9 +127,8 @@ class UserErasure:
         contents = {(id, text) for id, content in versions for text in _texts_of(parsed(content))}
         texts = {text for _, text in contents} - elsewhere
         own = json.dumps(sorted({id for id, text in contents if text in texts}))
-        rows = self._db.rows(
-            f"SELECT r.vector, r.tokens FROM vectors v JOIN readings r ON r.n = v.n WHERE v.id {IN}", own
-        )
+        sql = f"SELECT r.vector, r.tokens FROM vectors v JOIN readings r ON r.n = v.n WHERE v.id {IN}"
+        rows = self._db.rows(sql, own)
         blobs = {parsed(content).stored for _, content in versions}
         shared = {parsed(content).stored for (content,) in others}
         paths = [path for sha256 in sorted(blobs - shared - {""}) for path in self._places(sha256)]

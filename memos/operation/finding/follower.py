@@ -231,7 +231,6 @@ class Follower:
                 missing.append(id)
             else:
                 indexes.place(row, vector)
-                indexes.unread.discard(row)
         return missing
 
     def _context(self, row: int) -> Context:
@@ -250,7 +249,6 @@ class Follower:
                 if id in now and now[id][1:] == was[1:]:
                     row, version, context = now[id]
                     self.indexes.place(row, vector)
-                    self.indexes.unread.discard(row)
                     made.append(VectorRow(id, version, context.around, vector, tokens))
             self.edition += 1
         if made:

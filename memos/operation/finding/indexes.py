@@ -82,9 +82,10 @@ class Indexes:
         self.catalog.drop(id)
 
     def place(self, row: int, vector: Floats) -> None:
-        """The vector of a row in its present context."""
+        """The vector of a row in its present context, which is read with it."""
         self.vectors.replace(row, vector)
         self.tokens.drop(row)
+        self.unread.discard(row)
 
     def context(self, row: int, masked_by: Callable[[str], Iterable[str]]) -> Context:
         """A text in the window that it is read in; all texts of a window have the same. masked_by: what masks a text,

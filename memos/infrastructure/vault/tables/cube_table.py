@@ -112,16 +112,14 @@ class CubeRows(Table):
 
     def tagged(self, tag: str, user_id: str, states: Iterable[State]) -> list[MemCube]:
         """The texts of a user in one of these states that have a tag, in canonical order."""
-        sql = CURRENT + f"AND h.tags != '' AND h.words != '' AND h.user_id = ? AND {STATE} {IN}"
-        cubes = self.read(sql, user_id, kept(self._db.now()), json.dumps(list(states)))
+        cubes = self._in("AND h.tags != '' AND h.words != '' AND h.user_id = ?", states, user_id)
         return [cube for cube in cubes if tag in cube.header.tags]
 
     def agreeing(self, fact: Fact, user_id: str, states: Iterable[State]) -> list[MemCube]:
         """The cubes of a user, in one of these states, that state a fact's very subject, relation and object."""
         known = "SELECT id FROM facts WHERE user_id = ? AND subject = ? AND relation = ? AND object = ?"
         about = (user_id, fact.subject.casefold(), fact.relation, fact.object.casefold())
-        sql = CURRENT + f"AND h.id IN ({known}) AND {STATE} {IN}"
-        return self.read(sql, *about, kept(self._db.now()), json.dumps(list(states)))
+        return self._in(f"AND h.id IN ({known})", states, *about)
 
     def stating(self, fact: Fact, modes: Iterable[str], user_id: str, states: Iterable[State]) -> list[MemCube]:
         """The cubes of a user, in one of these states, that say anything in one of these modes about the fact's subject
@@ -132,9 +130,11 @@ class CubeRows(Table):
         known = f"""SELECT id FROM facts WHERE user_id = ? AND subject = ? {relation} AND mode {IN}
                     AND (object != ? OR mode = 'ended' OR ? = 'ended')"""
         about = (fact.subject.casefold(), *([fact.relation] if fact.relation else []), json.dumps(list(modes)))
-        sql = CURRENT + f"AND h.id IN ({known}) AND {STATE} {IN}"
-        values = (user_id, *about, fact.object.casefold(), fact.mode, kept(self._db.now()), json.dumps(list(states)))
-        return self.read(sql, *values)
+        return self._in(f"AND h.id IN ({known})", states, user_id, *about, fact.object.casefold(), fact.mode)
+
+    def _in(self, test: str, states: Iterable[State], *values: object) -> list[MemCube]:
+        """Those that pass a test and are in one of these states."""
+        return self.current(f"{test} AND {STATE} {IN}", *values, kept(self._db.now()), json.dumps(list(states)))
 
 
 _of_json = TypeAdapter(MemCube).validator.validate_json
@@ -295,7 +295,6 @@ class UsageTable(Table):
         )
         heads = ((id, json.loads(content)) for id, content in cubes)
         own = {id: head["header"]["origin"] for id, head in heads if Namespace(**head["namespace"]) == owner}
-        again = self._db.rows(
-            "SELECT r.id, r.origin FROM repeats r JOIN heads h ON h.id = r.id WHERE h.user_id = ?", owner.user_id
-        )
+        sql = "SELECT r.id, r.origin FROM repeats r JOIN heads h ON h.id = r.id WHERE h.user_id = ?"
+        again = self._db.rows(sql, owner.user_id)
         return {*own.values(), *(origin for id, origin in again if id in own)}
