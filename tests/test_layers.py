@@ -130,7 +130,7 @@ def test_a_folder_has_few_files() -> None:
             "if TYPE_CHECKING:\n    from memos.kernel.mem_os import MemOS",
             "memos.kernel.mem_os",
         ),
-        ("memos.kernel.mem_os", "from memos.interface.doors.cli.app import main", "memos.interface.doors.cli.app"),
+        ("memos.kernel.mem_os", "from memos.interface.doors.cli.app import app", "memos.interface.doors.cli.app"),
         ("memos.kernel.mem_os", "def f():\n    from memos.plugins.packs import service", "memos.plugins.packs.service"),
     ],
 )
@@ -160,7 +160,7 @@ def test_a_pickle_is_found(source: str) -> None:
     "start",
     [
         "import memos",
-        "import sys; sys.argv = ['memos', '--help']; from memos.interface.doors.cli.app import main; main()",
+        "import sys; sys.argv = ['memos', '--help']; from memos.interface.doors.cli.app import app; app()",
     ],
     ids=["import memos", "memos --help"],
 )

@@ -7,8 +7,8 @@ loaded; `loading` is the lock under which that happens, by one thread of the pro
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,15 +32,13 @@ EXECUTORS: Registry[Executor] = Registry("memos.executors", "executor")  # by di
 RERANKERS: Registry[Callable[[str], Rerank]] = Registry("memos.rerankers", "reranker")  # of retrieval.reranker
 
 
-@contextmanager
-def loading() -> Iterator[None]:
+def loading() -> AbstractContextManager[object]:
     """Around imports of transformers within functions, and around what it loads.
 
     While it builds a model it changes torch for the whole process (the default dtype, how weights are initialised,
     their device), and a thread that imports it while another one does is handed a module that is not complete.
     """
-    with _LOADING:
-        yield
+    return _LOADING
 
 
 def transformers(config: ModelConfig) -> Host:

@@ -258,8 +258,3 @@ def _used(reply: Reply) -> str:
     total = reply.prompt_tokens + reply.past_tokens
     cost = f"; {reply.prompt_tokens} of {total} prompt tokens read, first after {reply.ttft_ms:.0f} ms"
     return f"  [{'; '.join(parts) or 'no memory used'}{cost if total else ''}]"
-
-
-def main() -> None:
-    """Entry point of the `memos` command."""
-    app()
