@@ -380,11 +380,8 @@ class MemCube(Frozen):
     @property
     def asked(self) -> str:
         """How many of its memories the scores tell of, in words; "" for all."""
-        if not (left := self.unasked):
-            return ""
-        return (
-            f"asks about {len(self.sources) - len(left)} of {len(self.sources)} memories; not asked: {', '.join(left)}"
-        )
+        left, count = self.unasked, len(self.sources)
+        return f"asks about {count - len(left)} of {count} memories; not asked: {', '.join(left)}" if left else ""
 
     @property
     def order(self) -> tuple[datetime, str]:

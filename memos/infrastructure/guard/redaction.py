@@ -209,9 +209,8 @@ def _ibans(text: str) -> Iterator[tuple[int, int]]:
 
     for m in _IBAN.finditer(text):
         for end in range(m.end(), m.start() + 14, -1):  # words may follow that look like more of it
-            if (end == m.end() or not text[end].isalnum()) and iban.is_valid(
-                text[m.start() : end], check_country=False
-            ):
+            ends = end == m.end() or not text[end].isalnum()
+            if ends and iban.is_valid(text[m.start() : end], check_country=False):
                 yield m.start(), end
                 break
 

@@ -66,9 +66,8 @@ class Grammars:
         """Raises InputError for a schema that is none, or asks for what cannot be told token by token."""
         from llguidance import LLMatcher
 
-        matcher = LLMatcher(
-            self._tokens, LLMatcher.grammar_from_json_schema(json.dumps({**schema, "x-guidance": _COMPACT}))
-        )
+        grammar = LLMatcher.grammar_from_json_schema(json.dumps({**schema, "x-guidance": _COMPACT}))
+        matcher = LLMatcher(self._tokens, grammar)
         if matcher.is_error():
             raise InputError(f"no schema that can be followed: {matcher.get_error()}; see https://json-schema.org")
         return Constraint(matcher)
