@@ -36,7 +36,7 @@ from memos.plugins.progress import Show
 _PAIRS, _FIRST, _KNOWN = 150, 10, 40  # calls of each kind that are compared, and before; memories there are then
 _CALLS = {"add": 0.3, "search": 0.5, "chat": 0.2}  # how often each is made
 _WARM = 0.2  # of the time, after which memory is measured
-_PATIENCE_S = 120.0  # for a start, and an answer
+_PATIENCE_S = 600.0  # for a start, and an answer, of 64 clients on a slow machine
 _NAMES = "Ada Ben Cleo Dan Eve Finn Gus Hana Ivo Jun Kim Lea Max Nia Olga Pia Quin Rosa Sam Tom".split()
 _THINGS = "tent lamp bicycle violin kettle atlas camera ladder rope drum globe chess board clock".split()
 _PLACES = "Oslo Rome Lima Cairo Delhi Tokyo Quito Malta Porto Berlin Vienna Dublin".split()

@@ -183,7 +183,7 @@ class MemReader:
         tells = self._statement_tagger and (first.intent != "recall" or language(text) == "zh")
         stated = self.stated(text, USER, day) if tells else []
         if not more and self._is_told(text, first, stated, day):
-            return (Asked(intent="remember", what=text),)
+            return (Asked(intent="remember", what=text, when=_day_of(stated, "")),)
         for_model = first.intent in ("remember", "correct") and wordings.ASKS_MODEL.match(text)
         of_life = first.intent == "talk" and wordings.ASKS_OF_LIFE.search(text) and intents.is_asked(text)
         if not more and (for_model or of_life):
@@ -192,7 +192,8 @@ class MemReader:
             return (Asked(intent="remember", what=text, when=first.when),)
         meant = [one for one in found if one.intent != "forget" or wordings.GETS_RID.search(text)]
         if not more and first.intent in ("remember", "correct"):
-            meant = [intents.whole(first, text, self.facts)]
+            whole = intents.whole(first, text, self.facts)
+            meant = [whole.model_copy(update={"when": _day_of(stated, whole.when)})]
         return tuple(intents.untorn(meant, text, [one.words for one in stated])) or (Asked(intent="talk"),)
 
     def _is_told(self, text: str, asked: Asked, stated: Sequence[TaggedStatement], day: date) -> bool:
@@ -389,6 +390,12 @@ class MemReader:
                 groups.append([sentence])
         place = _Origin(origin, heading=passage.heading)
         return [_statement(" ".join(group), place) for group in groups]
+
+
+def _day_of(stated: Sequence[TaggedStatement], when: str) -> str:
+    """The day of the one statement that names one, as what holds is told by its verb, else `when`."""
+    days = [one.when for one in stated if one.when]
+    return days[0] if len(days) == 1 else when
 
 
 def _forgets(turn: DialogueTurn) -> bool:

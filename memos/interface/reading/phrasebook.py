@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import date
 from functools import cache, lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
@@ -21,9 +21,6 @@ from memos.errors import InputError
 from memos.extensions import Registry
 from memos.interface.reading.times.days import Resolve
 from memos.lazy import pattern
-
-if TYPE_CHECKING:
-    from memos.interface.reading.requests.references import Known
 
 MAX_SENTENCE = (
     2_000  # characters of a sentence that is read; what is longer is no sentence, and takes its square in time
@@ -342,7 +339,6 @@ class MessageReading:
     people: Callable[[str], list[str]]  # that a text names, in order
     things: Callable[[str], list[str]]
     asked: Callable[[str, str], list[Fact]]  # (question, speaker) -> the facts, without their objects, that it asks for
-    resolved: Callable[[str, Known], str]  # a text with names for its pronouns, as far as it is known whom they mean
 
 
 @dataclass(frozen=True)

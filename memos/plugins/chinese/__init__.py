@@ -3,7 +3,5 @@
 from memos.interface.reading.phrasebook import Language, MessageReading
 from memos.plugins.chinese import messages, statements, times
 
-_MESSAGES = MessageReading(
-    messages.asks, messages.tells, messages.people, messages.things, statements.asked, messages.resolved
-)
+_MESSAGES = MessageReading(messages.asks, messages.tells, messages.people, messages.things, statements.asked)
 CHINESE = Language(statements.read, times.FORMS, times.day_of_month, times.until, _MESSAGES)

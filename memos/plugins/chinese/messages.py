@@ -5,15 +5,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
-from memos.interface.reading.requests.references import Known, may_be, words_of
+from memos.interface.reading.requests.references import words_of
 
 _HAN = r"\u4e00-\u9fff"
 _SURNAMES = "王李张刘陈杨赵黄周吴徐孙胡朱高林何郭马罗梁宋郑谢韩唐冯于董萧程曹袁邓许傅沈曾彭吕苏卢蒋蔡贾丁魏薛叶阎余潘杜戴夏钟汪田任姜范方石姚谭廖邹熊金陆郝孔白崔康毛邱秦江史顾侯邵孟龙万段雷钱汤尹黎易常武乔贺赖龚文"
 _NOT_GIVEN = "的在是有了把被对给和跟与也都就要会能去来住说到让从不很最能还没想这那开能可看吃喝养换搬改每昨今明上下中大小老家里外什么怎哪几多少叫姓为于以能用带买做当拉爱喜现正已将便啦我你您他她它们教写画种卖唱跳玩学读听讲弹骑忘记送请约等帮见问订租借欠坐飞做打管收应必该需才刚常总曾让再一两三四五六七八九十个天年月日前后只自从向往比太真可得过着吗呢"
 _NAME = re.compile(
-    rf"(?:小[{_HAN}](?![时学朋孩区猫狗店说心组])|阿[{_HAN}](?![姨])|老[{_SURNAMES}](?![师板家])|(?<![{_HAN}])?[{_SURNAMES}](?:[^{_NOT_GIVEN}\W\dA-Za-z_][^{_NOT_GIVEN}\W\dA-Za-z_](?=[的在是有了把被对给和跟与也都就要会能去来住说到让从不很最还没想这那开可看吃喝养换搬改每昨今明上下叫姓，,。：:！？、\s]|$|[现什怎哪几多])|[^{_NOT_GIVEN}\W\dA-Za-z_](?![{_HAN}]*(?:医生|老师))))"
+    rf"(?:小[{_HAN}](?![时学朋孩区猫狗店说心组])|阿[{_HAN}](?![姨])|老[{_SURNAMES}](?![师板家])|(?!(?<=[工教课行日流过章])程)[{_SURNAMES}](?:[^{_NOT_GIVEN}\W\dA-Za-z_][^{_NOT_GIVEN}\W\dA-Za-z_](?=[的在是有了把被对给和跟与也都就要会能去来住说到让从不很最还没想这那开可看吃喝养换搬改每昨今明上下叫姓，,。：:！？、\s]|$|[现什怎哪几多])|[^{_NOT_GIVEN}\W\dA-Za-z_](?![{_HAN}]*(?:医生|老师))))"
 )
 _LATIN_NAME = re.compile(
     r"(?:闺蜜|朋友|男友|女友|同事|同学|同桌|室友|老板|上司|[弟妹哥姐]|儿子|女儿|老公|老婆)(?:叫|是)?([A-Z][a-z]+)"
@@ -92,24 +91,3 @@ def things(text: str) -> list[str]:
             continue
         out.append(match[0] if name == "of" else found)
     return list(dict.fromkeys(out))
-
-
-def resolved(text: str, about: Known) -> str:
-    """The text with names for "她" and "他", as far as the conversation tells whom they mean."""
-
-    def named(match: re.Match[str]) -> str:
-        before = [name for name in people(text) if text.find(name) < match.start()]
-        if before:
-            return match[0]
-        who = [name for name in about.people if may_be(match[0], name, about)]
-        if not who:
-            return match[0]
-        return who[-1] if len(who) == 1 or not about.statements else _topic(who, about.statements)
-
-    return re.sub(r"[她他](?![们俩])", named, text)
-
-
-def _topic(people: Sequence[str], statements: Sequence[str]) -> str:
-    """Of several people the one whom the conversation is about: the first to be spoken of, where none has a statement."""
-    named = any(name in line for line in statements for name in people)
-    return people[-1] if named else people[0]

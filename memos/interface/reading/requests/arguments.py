@@ -330,7 +330,7 @@ def _what(intent: str, request: _RequestPart) -> tuple[str, bool]:
             end = rest.end()
         if intent == "remember" and not wordings.INTRODUCES.search(text[part.begin : begin]):
             begin = part.begin
-        return _resolved(begin, end, request), True
+        return _resolved(begin, end, request, intent), True
     points = slot is None or bool(wordings.POINTS.fullmatch(words))
     if points and slot and (of := wordings.OF_WHAT.match(text, slot.end)):
         return of["what"].strip(), True
@@ -354,23 +354,27 @@ def _several(word: str, discourse: _Discourse) -> bool:
     return len(references.person_of(word.lower(), discourse.known)) > 1
 
 
-def _resolved(begin: int, end: int, request: _RequestPart) -> str:
-    """The words [begin, end) of a message with what they point to in its place."""
+def _resolved(begin: int, end: int, request: _RequestPart, intent: str = "") -> str:
+    """The words [begin, end) of a message with what they point to in its place; of what is told as far as that is sure:
+    whom a pronoun means, and what is put right."""
     text, out, done = request.text, "", begin
-    for ref in (ref for ref in request.refs if begin <= ref.begin and ref.end <= end):
+    is_told = intent in ("remember", "correct")
+    for ref in (ref for ref in request.refs if begin <= ref.begin and ref.end <= end and intent != "remember"):
         word = text[ref.begin : ref.end]
+        if is_told and not wordings.POINTS.fullmatch(word):
+            continue
         if one := wordings.ONE_ZH.match(text, ref.begin):  # "他" of 他女朋友
             word = one[0]
         name = _named(word, text[: ref.begin], request.discourse)
         another = wordings.NAMES_A_THING.match(word)  # "the key" is no "list of calls"
-        is_open = not name or text.startswith("俩", ref.begin + len(word))
+        is_open = not wordings.SAYS_WHAT.search(name) or text.startswith("俩", ref.begin + len(word))
         if is_open or (another and another["noun"].lower() not in name.lower()):
             continue
         owns = wordings.OWNS.fullmatch(word) or (word.lower() == "her" and not wordings.NO_NOUN.match(text[ref.end :]))
         out += text[done : ref.begin] + (f"{name}'s" if owns and not name.endswith(("'s", "’s")) else name)
         done = ref.begin + len(word)
-    out = re.sub(r"[.。!！]+$", "", (out + text[done:end]).strip(" \t,，;；"))
-    return out if done > begin else references.resolved(out, request.discourse.known)
+    out = re.sub(r"(?:[.。！]|(?<!\d)!)+$", "", (out + text[done:end]).strip(" \t,，;；"))
+    return out if done > begin else references.resolved(out, request.discourse.known, text[:begin], is_told)
 
 
 def _named(word: str, before: str, discourse: _Discourse) -> str:

@@ -43,8 +43,6 @@ _TIME_NOUN = pattern(
     r"^(?:week|month|year|day|time|times|moment|morning|evening|afternoon|night|weekend|way|lot|bit|one|other|same|end|town|idea|first|last|world|future|past|beginning|place|job)$"
 )
 _NP = pattern(rf"(?<![\w’'])(?P<det>{_DET}) (?P<rest>[\w’'-]+(?: [\w’'-]+){{0,7}})")
-_SHE_NOUN = pattern(r"\b(?:sister|mother|mum|mom|daughter|wife|aunt|girlfriend|grandmother|niece|woman|girl|lady)\b")
-_HE_NOUN = pattern(r"\b(?:brother|father|dad|son|husband|uncle|boyfriend|grandfather|nephew|man|guy|boy)\b")
 _SHE = pattern(r"\b(?:she|her|hers|herself)\b", re.IGNORECASE)
 _HE = pattern(r"\b(?:he|him|his|himself)\b", re.IGNORECASE)
 _NO_NOUN = r"again|too|now|any|please|either|to|and|or|but|for|at|with|from|on|about|in|yet|instead|back|also|when|where|what|who|how|that|if|because|as|by|is|was|anymore|until|off|out|up|down|so|then|there|here|today|tomorrow|yesterday|know|see|read|edit|have|use|access|write|change|look|the|a|an|my|our|this|these|those|some|all|not|only|alone"
@@ -62,12 +60,37 @@ _NUMBER = pattern(
 _OWN_NAME = pattern(  # before who speaks
     r"(?:\bi['’]?m|\bi am|\bmy name(?:['’]?s| is)|\bcall me|[我俺](?:是|叫|名叫|的名字[是叫])) ?", re.IGNORECASE
 )
-_HE_ZH = pattern(
-    r"(?:弟弟?|哥哥?|爸爸?|爹|儿子|老公|丈夫|爷爷|公公|叔叔?|伯伯?|舅舅?|男朋友|男友|先生|女婿|姐夫|妹夫)(?:名?叫|是)?"
+_RELATIVES = (  # who is spoken of by what they are to the user, by the pronoun for them; "" where it is either
+    (
+        "she",
+        pattern(
+            r"\b(?:(?:my|our|his|her|their) (?:(?!dog|cat|kid)[\w-]+ )?)?(?:ex-?|step-?|god|great-)?(?:sister|mother|mum|mom|mam|mama|mummy|mommy|daughter|wife|aunt|auntie|girlfriend|gf|grandmother|grandma|granny|gran|nan|nana|niece|fiancée|bride|woman|girl|lady)(?:[- ]in[- ]law)?\b(?!-)"
+            r"|[我咱俺]?们?的?(?:妹妹?|姐姐?|妈妈?|媽媽?|娘|女儿|女兒|闺女|闺蜜|老婆|媳妇|婆婆|奶奶|姥姥|外婆|阿嬷|阿嬤|姑姑?|阿姨|姨妈?|嫂子?|女朋友|女友|太太)",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "he",
+        pattern(
+            r"\b(?:(?:my|our|his|her|their) (?:(?!dog|cat|kid)[\w-]+ )?)?(?:ex-?|step-?|god|great-)?(?:brother|father|dad|daddy|papa|son|husband|hubby|uncle|boyfriend|bf|grandfather|grandpa|grandad|granddad|nephew|fiancé|man|guy|boy)(?:[- ]in[- ]law)?\b(?!-)"
+            r"|[我咱俺]?们?的?(?:弟弟?|哥哥?|爸爸?|爹|儿子|兒子|老公|丈夫|爷爷|爺爺|公公|外公|姥爷|叔叔?|伯伯?|舅舅?|男朋友|男友|先生|女婿|姐夫|妹夫|细佬)",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "",
+        pattern(
+            r"\b(?:my|our|the|his|her|their) (?:[\w-]+ )?(?:friend|best ?friend|bestie|mate|boss|manager|neighbou?r|teacher|tutor|coach|doctor|gp|dentist|vet|landlord|landlady|flatmate|room?mate|housemate|colleague|coworker|co-worker|partner|cousin|twin|kid|child|baby|ex|dog|puppy|cat|kitten|horse|rabbit|hamster)\b"
+            r"|[我咱俺]?们?的?(?:老伴|爱人|对象|朋友|同事|老板|领导|老师|医生|孩子|娃|邻居|室友|同学|教练|房东|狗|猫)",
+            re.IGNORECASE,
+        ),
+    ),
 )
-_SHE_ZH = pattern(
-    r"(?:妹妹?|姐姐?|妈妈?|娘|女儿|闺女|闺蜜|老婆|媳妇|婆婆|奶奶|姥姥|姑姑?|阿姨|嫂子?|女朋友|女友|太太)(?:名?叫|是)?"
+_PRONOUN = pattern(
+    r"\b(?:she|he|her|hers|his|him)\b(?!['’])|\b(?:she|he)(?=['’](?:s|ll|d)\b)|[她他](?![们俩們倆])", re.IGNORECASE
 )
+_MEANS = {"she": "she", "her": "she", "hers": "she", "she's": "she", "她": "she"}  # others are "he"
+_NEXT_TO, _LATELY = 18, 3  # characters between "my husband is called" and a name; messages that a pronoun points into
 _HAN = r"\u4e00-\u9fff"
 
 
@@ -87,7 +110,7 @@ class Known:
     """What a conversation has spoken of, the latest last: people, things, whole statements by anybody.
 
     women, men: names that were spoken of as "she" and as "he". shared: (what, with whom), in its words. own: names that
-    the user has given as theirs.
+    the user has given as theirs. said: what the user said.
     """
 
     people: tuple[str, ...] = ()
@@ -97,12 +120,13 @@ class Known:
     men: tuple[str, ...] = ()
     shared: tuple[tuple[str, str], ...] = ()
     own: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
 
 
 def known(turns: Sequence[Mapping[str, object]]) -> Known:
     """What turns of {role or speaker, content} speak of."""
     people, things, statements, women, men = list[str](), list[str](), list[str](), list[str](), list[str]()
-    shared, own = list[tuple[str, str]](), list[str]()
+    shared, own, said = list[tuple[str, str]](), list[str](), list[str]()
     for turn in turns:
         content = str(turn.get("content", ""))
         by_model = str(turn.get("role", "")) == "assistant"
@@ -112,17 +136,19 @@ def known(turns: Sequence[Mapping[str, object]]) -> Known:
         people += [speaker] if (speaker := str(turn.get("speaker", ""))) else []
         people += names
         things += [yours(thing, by_model) for thing in things_in(content)]
+        said += [] if by_model else [f"{speaker}: {content}" if speaker else content]
         if names and language(content) == "en":
-            women += names[:1] if _SHE.search(content) or _SHE_NOUN.search(content) else []
-            men += names[:1] if _HE.search(content) or _HE_NOUN.search(content) else []
-        men += (he := _behind(_HE_ZH, names, content))
-        women += [name for name in _behind(_SHE_ZH, names, content) if name not in he]
+            women += names[:1] if _SHE.search(content) else []
+            men += names[:1] if _HE.search(content) else []
+        of = {gender: [who for who, called in spoken_of(content) if called == gender] for gender in ("she", "he")}
+        women += [name for name in names if name in of["she"]]
+        men += [name for name in names if name in of["he"]]
         for sentence in sentences(content):
             if not sentence.endswith(("?", "？")):
                 statements.append(yours(sentence.rstrip(".!。！ "), by_model))
             shared += _shared(sentence)
     named = _latest(people), _latest(things)
-    return Known(*named, tuple(statements), tuple(women), tuple(men), tuple(shared), tuple(own))
+    return Known(*named, tuple(statements), tuple(women), tuple(men), tuple(shared), tuple(own), tuple(said))
 
 
 def _behind(words: re.Pattern[str], names: Sequence[str], text: str) -> list[str]:
@@ -298,26 +324,48 @@ def corrected(told: str, wrong: str, right: str, facts: Sequence[Fact], today: d
     return told[: places[0][0]] + right + told[places[0][1] :] if len(places) == 1 else ""
 
 
-def resolved(text: str, about: Known) -> str:
-    """The text with names for "she" and "his", as far as the conversation tells whom they mean."""
-    if not about.people:
-        return text
-    if reading := messages_in(text):
-        return reading.resolved(text, about)
-    own = names_in(text)
+def spoken_of(text: str) -> list[tuple[str, str]]:
+    """(who, "she", "he" or "" where it is not told) of those whom a text speaks of, by their names or as "my sister"."""
+    low, names = text.lower(), {name: (text.lower().find(name.lower()), "") for name in names_in(text)}
+    found = list[tuple[int, str, str]]()
+    for gender, relative in _RELATIVES:
+        for match in relative.finditer(text):
+            near = low[match.end() : match.end() + (_NEXT_TO if match[0].isascii() else _NEXT_TO // 3)]
+            before = low[: match.start()].rstrip()
+            called = [n for n in names if n.lower() in near or before.endswith((n.lower() + ",", n.lower() + " is"))]
+            if called:
+                names[called[0]] = (names[called[0]][0], gender)
+            else:
+                found.append((match.start(), match[0], gender))
+    found += [(at, name, gender) for name, (at, gender) in names.items()]
+    return [(who, gender) for _, who, gender in sorted(found)]
 
-    def named(match: re.Match[str]) -> str:
-        word = match[0].lower()
-        pronoun = {"him": "he", "his": "he", "her": "she", "hers": "she"}.get(word, word)
-        before = [name for name in own if text.find(name) < match.start()]
-        if person_of(pronoun, Known(tuple(before))):
-            return match[0]  # of somebody whom the sentence itself names
-        who = person_of(pronoun, about)
-        if not who:
-            return match[0]
-        noun_follows = not re.match(rf"\s*(?:$|[,.!?;:]|(?:{_NO_NOUN})\b)", match.string[match.end() :])
+
+def meant(pronoun: str, before: str, about: Known, within: int | None = None) -> list[str]:
+    """Whom "she" can mean; nobody where the message itself has spoken of somebody, which is said without a name then.
+    before: what the message says first. within: so many of the messages before it."""
+    gender = _MEANS.get(pronoun.lower(), "he")
+
+    def fit(text: str) -> list[str]:
+        people = [who for who, called in spoken_of(text) if called in ("", gender) and who not in about.own]
+        return list(dict.fromkeys(who for who in people if may_be(pronoun.lower(), who, about)))
+
+    if fit(before):
+        return []
+    return next(filter(None, map(fit, reversed(about.said[-within:] if within else about.said))), [])
+
+
+def resolved(text: str, about: Known, before: str = "", is_told: bool = False) -> str:
+    """The text with whom "she" and "his" mean, as far as the conversation tells it. before: what stands in front of it.
+    is_told: it is kept, and nobody is put in who is not the only one lately spoken of."""
+    out, done = "", 0
+    for match in _PRONOUN.finditer(text):
+        out, done = out + text[done : match.start()], match.start()
+        who = meant(match[0], before + out, about, _LATELY if is_told else None)
+        if not who or (is_told and len(who) > 1):
+            continue
+        word, done = match[0].lower(), match.end()
+        noun_follows = not re.match(rf"\s*(?:$|[,.!?;:]|(?:{_NO_NOUN})\b)", text[done:])
         owns = word in ("his", "hers") or (word == "her" and noun_follows)
-        return f"{who[-1]}'s" if owns else who[-1]
-
-    out = re.sub(r"\b(?:she|he|her|hers|his|him)\b(?!['’])", named, text, flags=re.IGNORECASE)
-    return re.sub(r"\b(?:she|he)(?=['’](?:s|ll|d)\b)", named, out, flags=re.IGNORECASE)
+        out += f"{who[-1]}'s" if owns else who[-1]
+    return out + text[done:]

@@ -29,6 +29,7 @@ INTRODUCES = pattern(  # "note that ..."; not "forgot my keys"
 DEFINITE = pattern(r"(?:the|that|this|those|these|his|her|its|their)\b|[这那该其]", re.IGNORECASE)
 NAMES_A_THING = pattern(r"the (?!(?:one|other|thing|latter|former|lot|same)s?\b)(?:\w+ )*(?P<noun>\w+)$", re.IGNORECASE)
 OF_WHAT = pattern(r" (?:about|on|regarding|with) (?P<what>[^,.;!?]+)", re.IGNORECASE)  # behind "that last thing"
+SAYS_WHAT = pattern(r"(?!(?:the|my|our|your|his|her|their|an?)$)(?:\w\w|[\u3400-\u9fff])", re.IGNORECASE)
 SO = pattern(r"(?:like )?(?:that|this|so|it|right|true|correct)|[这那]样(?:的)?|对|真的?", re.IGNORECASE)
 ONE_ZH = pattern(r"[他她它](?!们)")
 NOBODY = pattern(  # whom "she" could be
