@@ -361,13 +361,13 @@ def _resolved(begin: int, end: int, request: _RequestPart, intent: str = "") -> 
     is_told = intent in ("remember", "correct")
     for ref in (ref for ref in request.refs if begin <= ref.begin and ref.end <= end and intent != "remember"):
         word = text[ref.begin : ref.end]
-        if is_told and not wordings.POINTS.fullmatch(word):
+        if is_told and (ref.begin > begin + MAX_POINTER // 2 or not wordings.POINTS.fullmatch(word)):
             continue
         if one := wordings.ONE_ZH.match(text, ref.begin):  # "他" of 他女朋友
             word = one[0]
         name = _named(word, text[: ref.begin], request.discourse)
         another = wordings.NAMES_A_THING.match(word)  # "the key" is no "list of calls"
-        is_open = not wordings.SAYS_WHAT.search(name) or text.startswith("俩", ref.begin + len(word))
+        is_open = not wordings.SAYS_WHAT.match(name) or text.startswith("俩", ref.begin + len(word))
         if is_open or (another and another["noun"].lower() not in name.lower()):
             continue
         owns = wordings.OWNS.fullmatch(word) or (word.lower() == "her" and not wordings.NO_NOUN.match(text[ref.end :]))
