@@ -10,8 +10,10 @@ from memos.cube import ANSWERING, EPISODE, SUMMARY, USER, Fact, Form, MemCube, S
 from memos.errors import InputError
 from memos.infrastructure.host.threads import numpy_multiplies_alone
 from memos.interface.reading.phrasebook import language
+from memos.interface.reading.requests import wordings
 from memos.interface.reading.times import times
 from memos.kernel.access import REPLAY, Limits, Service, Staged, unique
+from memos.operation.finding.catalog import Catalog
 from memos.operation.life.knowledge import said_words, stated
 from memos.operation.life.time_machine import as_of
 from memos.operation.policies.policy import terms
@@ -39,7 +41,12 @@ SHORT = 100  # characters of a message that may change an earlier one
 UNSURE = 2  # memories that are quoted where none speaks of what is asked
 MAX_NEAR = 3  # memories that a description which fits none is compared with
 
-_CHANGES = re.compile(r"(?i)\b(?:now|no longer|moved|changed|switched|new)\b|[改换搬]|跳槽|不再|现在")
+_CHANGES = re.compile(  # words of a message that may end what was said before
+    r"(?i)\b(?:now|no longer|any ?more|instead|new|moved|changed|switched|swapped|replaced|raised|lowered|increased"
+    r"|reduced|(?:went|gone|going|goes|put|pushed) (?:up|down|back)|(?:changed|changing) (?:my|his|her|their) mind"
+    r"|cancel+ed|postponed|rescheduled|broke up|quit|sold|stopped)\b"
+    r"|[改换搬涨降]|跳槽|不再|现在|推迟|提前|取消|辞|分手|出院|离职|停了|卖了"
+)
 
 
 @dataclass(frozen=True)
@@ -193,14 +200,30 @@ class Finding(Service):
             spoken.sort(key=lambda cube: cube.order)
         else:
             spoken = _latest_first(spoken, set(terms(op.question, query=True)))
+            spoken = self._with_next(caller, spoken)[:most] if is_sure else spoken
         turns = self._access.view(caller, (frozenset([EPISODE]), None, None))
         of = {cube.id: cube.sources[0].id for cube in spoken if len(cube.sources) == 1}
-        replies = self._operator().replies([*(cube.id for cube in spoken), *of.values()], turns)
+        replies = self._operator().beside([*(cube.id for cube in spoken), *of.values()], turns, Catalog.reply)
         others = self._governance.visible(caller, self._vault.at({*replies.values(), *of.values()}))
         said = {cube.id: self._vault.guard.as_shown(cube) for cube in others if cube.state in ANSWERING}
         spoken = [one if (one := said.get(of.get(c.id, ""))) and _has_more(one, c) else c for c in spoken]
         both = (one for cube in spoken for one in (cube, said.get(replies.get(cube.id, ""))) if one)
         return tuple({one.id: one for one in both}.values()), is_sure
+
+    def _with_next(self, caller: Caller, cubes: Sequence[MemCube]) -> list[MemCube]:
+        """The same, each with what was told right after and speaks of it by "it" or "she", or in front of it what says
+        that it changed."""
+        view = self._access.view(caller, (None, None, None))
+        following = self._operator().beside([cube.id for cube in cubes], view, Catalog.next)
+        more = {c.id: c for c in self._governance.visible(caller, self._vault.at(following.values()))}
+        found = list[MemCube]()
+        for cube in cubes:
+            after = more.get(following.get(cube.id, ""))
+            if after and after.state in ANSWERING and _goes_on(said_words(after)):
+                found += [after, cube] if _CHANGES.search(said_words(after)) else [cube, after]
+            else:
+                found.append(cube)
+        return unique(found)
 
     def _replaced(self, caller: Caller, cube: MemCube, first: date, last: date) -> list[MemCube]:
         """What a memory has replaced that held at some time between two days, and what that had replaced before, the
@@ -312,13 +335,24 @@ def _may_change(earlier: MemCube, later: MemCube) -> bool:
 
 
 def _latest_first(cubes: Sequence[MemCube], asked: set[str]) -> list[MemCube]:
-    """The same, but of those that have the same words of the question the latest first, which may be the state now."""
+    """The same, but of those that have the same words of the question, or of which one says that what another told has
+    changed, the latest first, which may be the state now."""
+
+    def ends(earlier: MemCube, later: MemCube) -> bool:
+        shared = asked.intersection(terms(said_words(earlier)), terms(said_words(later)))
+        return bool(shared) and earlier.order < later.order and bool(_CHANGES.search(said_words(later)))
+
     has = [asked.intersection(terms(said_words(cube))) for cube in cubes]
     place = {
-        c.id: next(n for n, words in enumerate(has) if n == m or (words and words <= has[m]))
+        c.id: next(n for n, words in enumerate(has) if n == m or (words and words <= has[m]) or ends(cubes[n], c))
         for m, c in enumerate(cubes)
     }
     return sorted(sorted(cubes, key=lambda cube: cube.order, reverse=True), key=lambda cube: place[cube.id])
+
+
+def _goes_on(words: str) -> bool:
+    """True of a short message that says little alone: it speaks of what was said before it, or only of a change."""
+    return len(words) <= SHORT and bool(wordings.REFERS.search(words) or _CHANGES.search(words))
 
 
 def _has_more(turn: MemCube, part: MemCube) -> bool:

@@ -30,6 +30,7 @@ _COLUMNS = tuple("version asks replies opens standing turn scope kind speaker su
 _CODED = ("kind", "speaker", "subject")  # columns of codes, whose values are named so with an s
 _NAMELESS = "\0"  # before the name of a topic group that is not shown
 MAX_CACHED_VIEWS = 256
+PAUSE_S = 600.0  # after which what is said does not go on with what was said before
 
 
 @dataclass(frozen=True)
@@ -299,6 +300,13 @@ class Catalog:
         """What was said right after a question, by somebody else; -1 where there is nothing."""
         other = self._beside(row, self.after.all) if self.asks.all[row] else -1
         return other if other >= 0 and self.speaker.all[other] != self.speaker.all[row] else -1
+
+    def next(self, row: int) -> int:
+        """What who said this said next, within a few minutes, of the same sort; -1 where there is nothing."""
+        same = self.alive.all & (self.scope.all == self.scope.all[row]) & (self.speaker.all == self.speaker.all[row])
+        said = self.said.all - self.said.all[row]
+        rows = np.flatnonzero(same & (said > 0) & (said <= PAUSE_S) & (self.turn.all != self.turn.all[row]))
+        return int(rows[np.argmin(said[rows])]) if len(rows) else -1
 
     def _beside(self, row: int, step: Rows) -> int:
         """The first row of another turn, step by step; -1 where there is none."""

@@ -315,11 +315,11 @@ class MemOperator:
             near = [catalog.row(id) for id in ids if id in catalog]
             return [catalog.ids[row] for row in catalog.in_groups(near, self._scope(view).mask).tolist()]
 
-    def replies(self, ids: Iterable[str], view: View) -> dict[str, str]:
-        """For those that end with a question, what somebody else said right after, as far as that is in view."""
+    def beside(self, ids: Iterable[str], view: View, next_to: Callable[[Catalog, int], int]) -> dict[str, str]:
+        """For each the one next to it, as the catalogue tells by rows, as far as that is in view."""
         with self._lock:
             catalog, mask = self._follower.indexes.catalog, self._scope(view).mask
-            rows = {id: catalog.reply(catalog.row(id)) for id in ids if id in catalog}
+            rows = {id: next_to(catalog, catalog.row(id)) for id in ids if id in catalog}
             return {id: catalog.ids[row] for id, row in rows.items() if row >= 0 and mask[row]}
 
     def _read(self, view: View) -> _Scope:
