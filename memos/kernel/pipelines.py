@@ -240,9 +240,11 @@ class Pipelines(Service):
         now, which = self._vault.now(), [one.last for one in asked]
         within = 12 if which == ["done"] else 1  # questions may have been asked since
         last = next((done for done in reversed(list(self._done)) if done.is_last(where, now, within)), None)
-        if last is None or which not in (["done"], ["said"]) or (which == ["said"] and last.gone):
+        if last is None or which not in (["done"], ["said"]) or (which == ["said"] and (last.gone or not last.id)):
             return None
         self._done.remove(last)
+        if not (last.id or last.gone):  # it was asked back
+            return Done("Nothing was done, so there is nothing to undo.")
         if last.id:
             self.undo(where.caller, last.id)
         back = self._keeping.record(where.caller, last.gone, reads_later=True)
@@ -342,6 +344,7 @@ class Pipelines(Service):
         question = "\n".join([f"{nothing} yet: it is not clear which memory to {intent}. {which}", *lines])
         until, ids = self._vault.now() + _WAITS, tuple(cube.id for cube in candidates)
         self.doubts.append(_Doubt(replace(where, turns=()), question, until, asked, meant, at, ids))
+        self._done.append(_Undoable(replace(where, turns=()), question, until, "", ()))
         return Done(question)
 
     # -- doing ---------------------------------------------------------------------------------------------

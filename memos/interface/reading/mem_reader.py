@@ -136,7 +136,8 @@ class MemReader:
     def read_message(self, text: str) -> list[Add | Correct]:
         """One operation per statement worth keeping in what the user says in a chat. Raises InputError."""
         _require_words(text)
-        return self._spoken(DialogueTurn(USER, text), "chat")
+        plain = intents.spelled_out(text)
+        return [] if plain != text and intents.is_asked(plain) else self._spoken(DialogueTurn(USER, text), "chat")
 
     def passage(self, text: str, heading: str, origin: str) -> list[Add | Correct]:
         """One operation per statement of written text, all of which is worth keeping."""
@@ -147,10 +148,16 @@ class MemReader:
     ) -> tuple[Asked, ...]:
         """What a message asks for, in its words. turns: what was said before it. today: its day, against which times
         resolve; by default this one. Raises InputError; TypeError without a tagger."""
-        if self._tagger is None:
-            raise TypeError("a reader without a tagger reads no requests: give MemReader a tagger")
         _require_words(text)
         text = text.strip()
+        if (plain := intents.spelled_out(text)) == text:
+            return self._read_request(text, turns, today or _today())
+        asked = self._read_request(plain, turns, today or _today())
+        if len(plain) != len(text) and any(one.intent in ("remember", "correct", "withhold") for one in asked):
+            return self._read_request(text, turns, today or _today())  # what is told is kept as it was said
+        return tuple(intents.as_written(one, plain, text) for one in asked)
+
+    def _read_request(self, text: str, turns: Sequence[Mapping[str, object]], day: date) -> tuple[Asked, ...]:
         if wordings.ASKS_PLAINLY.match(text) and not re.search(r"[.!?:;]", text):
             text += "?"  # as the tagger knows questions
         if self.withholds(text) and not wordings.UNKEPT.fullmatch(text):
@@ -160,10 +167,11 @@ class MemReader:
             return (Asked(intent="ask_back" if doubted else "forget", what=all_of["all"], doubted=doubted),)
         if wordings.REPLIES.fullmatch(text):
             return (Asked(intent="talk"),)
-        day = today or _today()
+        if lists := wordings.LISTS.fullmatch(text):
+            return (Asked(intent="about", ask="list", what=lists["what"] or lists["zh"]),)
         if asked := self._asked_within(text, turns, day):
             return (asked,)
-        [first, *more] = found = arguments.read(text, turns, day, self._tagger)
+        [first, *more] = found = arguments.read(text, turns, day, _given(self._tagger))
         if asked := self._put_right(text, first, turns, day):
             return (asked,)
         clear = not more and (first.doubted or first.intent in ("forget", "rollback"))
@@ -182,10 +190,13 @@ class MemReader:
             return (unsure.model_copy(update={"what": next(filter(None, order.groups()))}),)
         tells = self._statement_tagger and (first.intent != "recall" or language(text) == "zh")
         stated = self.stated(text, USER, day) if tells else []
-        if not more and self._is_told(text, first, stated, day):
-            return (Asked(intent="remember", what=text, when=_day_of(stated, "")),)
+        states, has_fact = bool(stated or self.facts(text)), any(one.facts for one in stated)
+        days = [one.when for one in stated]
+        is_one = not more or all(one.intent == "recall" for one in found)  # a statement may be torn
+        if is_one and intents.is_told(text, first, states, has_fact, day):
+            return (Asked(intent="remember", what=text, when=intents.day_of(days, "", text)),)
         for_model = first.intent in ("remember", "correct") and wordings.ASKS_MODEL.match(text)
-        of_life = first.intent == "talk" and wordings.ASKS_OF_LIFE.search(text) and intents.is_asked(text)
+        of_life = first.intent in ("talk", "remember") and intents.asks_of_life(text)
         if not more and (for_model or of_life):
             return (Asked(intent="recall", what=text),)
         if not more and first.intent == "recall" and wordings.REMINDS.match(text):
@@ -193,24 +204,8 @@ class MemReader:
         meant = [one for one in found if one.intent != "forget" or wordings.GETS_RID.search(text)]
         if not more and first.intent in ("remember", "correct"):
             whole = intents.whole(first, text, self.facts)
-            meant = [whole.model_copy(update={"when": _day_of(stated, whole.when)})]
+            meant = [whole.model_copy(update={"when": intents.day_of(days, whole.when, text)})]
         return tuple(intents.untorn(meant, text, [one.words for one in stated])) or (Asked(intent="talk"),)
-
-    def _is_told(self, text: str, asked: Asked, stated: Sequence[TaggedStatement], day: date) -> bool:
-        """True of what is no question and states something, where it is taken for talk, for a question, for an order to
-        forget without a word that says so ("Lukas can't come anymore"), or for a correction of nobody knows what."""
-        over = "forget" in (asked.intent, asked.doubted) and not wordings.GETS_RID.search(text)
-        if asked.intent == "recall":
-            return bool(stated) and language(text) == "zh" and not intents.is_asked(text)
-        if text.endswith(("?", "？")) or not (over or asked.intent == "talk" or asked.doubted == "correct"):
-            return False
-        if wordings.HOLDS.match(text) or any(one.facts for one in stated):
-            return True
-        if asked.doubted == "correct":
-            points = wordings.REFERS.search(wordings.SOMEBODY.sub("", text[:12]).replace("they", ""))
-            return bool(stated) and not (points or wordings.CORRECTS.match(text))
-        dated = language(text) == "zh" and times.find(text, day)  # "周五要交季度report"
-        return bool(stated or self.facts(text) or dated)
 
     def _put_right(self, text: str, asked: Asked, turns: Sequence[Mapping[str, object]], today: date) -> Asked | None:
         """A correction by nothing but what is right: "no, it's 5200"; None for any other message."""
@@ -261,7 +256,7 @@ class MemReader:
         _require_words(words)
         words = wordings.ASIDE.sub("", words, count=1)
         if everything := wordings.EVERYTHING.fullmatch(words.rstrip(" .!。！")):
-            name = everything["name"] or everything["zh"] or "me"
+            name = everything["name"] or everything["zh"] or everything["zh2"] or "me"
             if not (wordings.PERSON.fullmatch(name) or wordings.POINTS.fullmatch(name)):  # whom they mean is not known
                 own = wordings.FIRST.fullmatch(name) or name.casefold() == USER.casefold()
                 return Forget(query=words, naming=USER if own else name)
@@ -392,12 +387,6 @@ class MemReader:
         return [_statement(" ".join(group), place) for group in groups]
 
 
-def _day_of(stated: Sequence[TaggedStatement], when: str) -> str:
-    """The day of the one statement that names one, as what holds is told by its verb, else `when`."""
-    days = [one.when for one in stated if one.when]
-    return days[0] if len(days) == 1 else when
-
-
 def _forgets(turn: DialogueTurn) -> bool:
     return any(intents.forgets(sentence, turn.speaker) for sentence in sentences(turn.content))
 
@@ -408,7 +397,9 @@ def _conversation(turns: Iterable[dict[str, object]], origin: str) -> Iterator[P
 
 def _given(tagger: MessageTagger | None) -> MessageTagger:
     if tagger is None:
-        raise TypeError("a reader without a tagger of statements reads none but by rules: give MemReader one")
+        raise TypeError(
+            "a reader without taggers reads no requests, and statements by rules alone: give MemReader both"
+        )
     return tagger
 
 

@@ -8,14 +8,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, time, timezone
+from difflib import SequenceMatcher
 from enum import Enum
-from functools import lru_cache
+from functools import cache, lru_cache
+
+from opencc import OpenCC
 
 from memos.cube import Fact
 from memos.interface.reading.phrasebook import (
     MAX_SENTENCE,
     NAME,
     NOT_NAMES,
+    language,
     messages_in,
     opened,
     parse,
@@ -177,6 +181,62 @@ def _is_order_alone(words: str) -> bool:
     if not wordings.WORD.search(wordings.ORDER_ZH.sub("", words)):
         return True
     return words[-1:] in " ，,：:" and bool(wordings.ADDS_NOTHING.fullmatch(words) or wordings.CORRECTS.match(words))
+
+
+@cache
+def _traditional() -> OpenCC:
+    return OpenCC("t2s")
+
+
+def spelled_out(text: str) -> str:
+    """A message in the characters and the words that the taggers and the tables know: simplified Chinese and
+    Mandarin, of the same length, and "about" for "abt"."""
+    plain = text if text.isascii() else _traditional().convert(text)
+    plain = plain if len(plain) == len(text) else text
+    if wordings.IS_CANTONESE.search(plain):
+        plain = wordings.IN_CANTONESE.sub(lambda word: wordings.CANTONESE[word[0]], plain)
+    return wordings.SHORT_FORM.sub(lambda word: wordings.SHORT_FORMS[word[0].lower()], plain)
+
+
+def as_written(asked: Asked, plain: str, text: str) -> Asked:
+    """A request that was read in `plain`, in the words of a text of the same length."""
+    words = list(asked.what)
+    if len(plain) == len(text):
+        for at, there, n in SequenceMatcher(None, asked.what, plain, autojunk=False).get_matching_blocks():
+            words[at : at + n] = text[there : there + n]
+    return asked.model_copy(update={"what": "".join(words)})
+
+
+def day_of(stated: Sequence[str], when: str, text: str) -> str:
+    """The day of what is told: that of its one statement with one, which knows by its verb whether it is over, else
+    `when`."""
+    days = [day for day in stated if day]
+    return days[0] if len(days) == 1 and not (when and language(text) == "zh") else when
+
+
+def is_told(text: str, asked: Asked, states: bool, has_fact: bool, day: date) -> bool:
+    """True of what is no question and states something, where it is taken for talk, for a question, for an order to
+    forget without a word that says so ("Lukas can't come anymore"), or for a correction of nobody knows what."""
+    over = "forget" in (asked.intent, asked.doubted) and not wordings.GETS_RID.search(text)
+    over = over or ("share" in (asked.intent, asked.doubted) and not wordings.SHARES.search(text))
+    is_chinese = language(text) == "zh"
+    if asked.intent == "recall":
+        return is_chinese and not is_asked(text) and (states or not wordings.ASKS_ZH.match(text))
+    if text.endswith(("?", "？")) or not (over or asked.intent == "talk" or asked.doubted == "correct"):
+        return False
+    if has_fact or wordings.HOLDS.match(text):
+        return True
+    if asked.doubted == "correct":
+        points = wordings.REFERS.search(wordings.SOMEBODY.sub("", text[:12]).replace("they", ""))
+        return (states or is_chinese) and not (
+            points or wordings.CORRECTS.match(text) or wordings.WRONG_ZH.search(text)
+        )
+    return states or (is_chinese and times.find(text, day) is not None)  # "周五要交季度report"
+
+
+def asks_of_life(text: str) -> bool:
+    """True of a question in Chinese about somebody's life, and not of who is talked to."""
+    return bool(wordings.ASKS_OF_LIFE.search(text)) and is_asked(text) and not wordings.ORDER_ZH.match(text)
 
 
 def is_worth_keeping(sentence: str, speaker: str) -> bool:

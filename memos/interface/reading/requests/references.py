@@ -80,7 +80,7 @@ _RELATIVES = (  # who is spoken of by what they are to the user, by the pronoun 
     (
         "",
         pattern(
-            r"\b(?:my|our|the|his|her|their) (?:[\w-]+ )?(?:friend|best ?friend|bestie|mate|boss|manager|neighbou?r|teacher|tutor|coach|doctor|gp|dentist|vet|landlord|landlady|flatmate|room?mate|housemate|colleague|coworker|co-worker|partner|cousin|twin|kid|child|baby|ex|dog|puppy|cat|kitten|horse|rabbit|hamster)\b"
+            r"\b(?:my|our|his|her|their) (?:[\w-]+ )?(?:friend|best ?friend|bestie|mate|boss|manager|neighbou?r|teacher|tutor|coach|doctor|gp|dentist|vet|landlord|landlady|flatmate|room?mate|housemate|colleague|coworker|co-worker|partner|cousin|twin|kid|child|baby|ex|dog|puppy|cat|kitten|horse|rabbit|hamster)\b"
             r"|[我咱俺]?们?的?(?:老伴|爱人|对象|朋友|同事|老板|领导|老师|医生|孩子|娃|邻居|室友|同学|教练|房东|狗|猫)",
             re.IGNORECASE,
         ),
@@ -90,6 +90,10 @@ _PRONOUN = pattern(
     r"\b(?:she|he|her|hers|his|him)\b(?!['’])|\b(?:she|he)(?=['’](?:s|ll|d)\b)|[她他](?![们俩們倆])", re.IGNORECASE
 )
 _MEANS = {"she": "she", "her": "she", "hers": "she", "she's": "she", "她": "she"}  # others are "he"
+_NOBODY_YET = pattern(  # that speak of nobody
+    r"(?:(?:and|but|so|also|now|then|because|cause|that|ok(?:ay)?|yes|yeah|no|nope|nah|oh|oops|wait|sorry|actually|well|today|yesterday|apparently|later|remind|remember|note|what|where|when|how|who|why|which|is|was|are|were|does|did|do|can|will|has|had|if|to|call|tell|ask|visit|meet|the|a|about|for|with|of|forget|delete)\b|[\W\d_]|[但而那么所以还也又现在今天昨天刚才后来听说问告诉给跟和错写啦哎呀呃啊哦对记岔])*",
+    re.IGNORECASE,
+)
 _NEXT_TO, _LATELY = 18, 3  # characters between "my husband is called" and a name; messages that a pronoun points into
 _HAN = r"\u4e00-\u9fff"
 
@@ -350,8 +354,8 @@ def meant(pronoun: str, before: str, about: Known, within: int | None = None) ->
         people = [who for who, called in spoken_of(text) if called in ("", gender) and who not in about.own]
         return list(dict.fromkeys(who for who in people if may_be(pronoun.lower(), who, about)))
 
-    if fit(before):
-        return []
+    if fit(before) or not (_NOBODY_YET.fullmatch(before) or wordings.FIRST.search(before) or spoken_of(before)):
+        return []  # "eoin lost his job"
     return next(filter(None, map(fit, reversed(about.said[-within:] if within else about.said))), [])
 
 

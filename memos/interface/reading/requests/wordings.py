@@ -68,16 +68,14 @@ UNKEPT = pattern(  # "..., don't save that", "don't remember that I like jazz"; 
     rf"(?i)(?:^|[.!?,;:\n]\s*|\b(?:but|and|so|please|pls) )(?:{_DONT}(?: (?:down|on to))?"
     r" (?:(?:any of )?(?:that|this|it)|what i (?:just )?(?:said|told you))(?: (?:down|anywhere|please|pls|plz|ok(?:ay)?|though|either|thanks))*\s*(?:$|[.!,;:)]|(?=\bbut\b)))"
     rf"|(?:^|[.!?\n]\s*)(?:{_DONT}(?: that (?=(?:i|my|we|our|i['’]\w+)\b)| (?=(?:i|we|i['’]\w+)\b))(?!.*\?\s*$)|off the record[,:])"
-    r"|(?:^|[，。！,;；]\s*)(?:请|拜托)?(?:别|不要|勿|不用)(?:帮我|给我)?(?:把)?(?:这个?|它|这些|这[句条件]话?)?(?:记录?|保?存|储存)(?:下来|住|下|起来)?(?:这个?|它|这些|这[句条件]话?)?\s*(?:$|[\s，。！,.!：:])|(?:^|[，。！,;；\s])这个?(?:就)?(?:别|不要|不用|不必)(?:帮我|给我)?(?:记|保?存)(?:录|下来|住|下|了)?(?:$|[\s，。！,.!])"
+    r"|(?:^|[，。！,;；]\s*)(?:请|拜托)?(?:你)?(?:也|就|先)?(?:别|不要|勿|不用)(?:帮我|给我)?(?:把)?(?:这个?|它|这些|这[句条件]话?)?(?:记录?|保?存|储存)(?:下来|住|下|起来)?(?:这个?|它|这些|这[句条件]话?)?\s*(?:$|[\s，。！,.!：:])|(?:^|[，。！,;；\s])这个?(?:就)?(?:别|不要|不用|不必)(?:帮我|给我)?(?:记|保?存)(?:录|下来|住|下|了)?(?:$|[\s，。！,.!])"
 )
-_SAY = (
-    r"(?:(?:please|pls|plz|can|could|would|you|just|no|oh|oops|ok(?:ay)?|wait|actually|sorry|now|and|then|hey)[,.!]* )*"
-)
+_SAY = r"(?:(?:please|pls|plz|kindly|can|could|would|you|just|no|oh|oops|ok(?:ay)?|wait|actually|sorry|now|and|then|hey|lol|haha|omg|nvm|never ?mind)[,.!]* )*"
 _ERASE = r"(?:forget(?: about)?|delete|erase|remove|wipe(?: out)?|scrub|clear|scrap|drop|lose|unsave|strike|scratch|get rid of|take back)"
 _THANKS = r"(?:,? (?:please|pls|plz|now|again|then|ok|thanks|thx|for me))*[\s.!?~]*"
 _SAID = r"(?:(?:that )?i(?:['’]ve)? (?:just |ever )?(?:said|told (?:you|u)|wrote|sent|mentioned|typed)(?: that)?)"
 ASKS_MODEL = pattern(  # for what is not remembered yet
-    r"(?i)(?:(?:please|pls|ok(?:ay)?|now|hey),? |(?:can|could|would|will) you )*(?:tell me (?!that)|(?:give|show) me|write(?! (?:\w+ )?down)|draft|compose|translate|explain|suggest|recommend|rewrite|proofread|brainstorm|come up with|generate|calculate|convert|anything about)\b|(?:请|帮我|给我)?(?:介绍|说说|讲讲|聊聊|谈谈|总结)(?:一下|下)?"
+    r"(?i)(?:(?:please|pls|ok(?:ay)?|now|hey),? |(?:can|could|would|will) you )*(?:tell me (?!that)|(?:give|show) me|write(?! (?:\w+ )?down)|draft|compose|translate|explain|suggest|recommend|rewrite|proofread|brainstorm|come up with|generate|calculate|convert|anything about)\b|(?:请|帮我|给我)?(?:介绍|推荐|说说|讲讲|聊聊|谈谈|总结)(?:一下|下)?"
 )
 REPLIES = pattern(  # to what was said before, or about who is talked to: nothing to keep, and nothing to look up
     r"(?i)(?:(?:(?:hi|hello|hey|hiya|good (?:morning|afternoon|evening|night|day)|everyone|there|all|oh|ah|hm+|well|so|and|but|ok(?:ay)?|k|yes|yeah|ye[ps]|yup|no|nope|nah|sure|please|pls|thanks|thx|maybe|never ?mind|got it|help(?: me)?|stop(?: it)?|not (?:really|yet|now|sure|at all)|(?:i|we) (?:do|did|am|was|will|can|(?:do|did|wo|ca)n['’]?t)|me (?:too|neither)|same)\b|[\s,.!…])+|(?:(?:and|so|hey|ok),? )?(?:(?:who|what) (?:are|r) (?:you|u)|what['’]?s your name|what is your name|are (?:you|u) (?:a bot|an? ai|human|real|there)|who made (?:you|u)|how (?:are|r) (?:you|u|things)(?: doing)?(?: today)?|how['’]?s it going|what['’]?s up)[?!. ]*)"
@@ -101,14 +99,21 @@ _NOPE = (
     r"(?:(?:no|nope|nah|wait|sorry|oops|actually|correction|wrong|hang on|dear|love|mate|hun|honey|darling)\b[,.! ]*)*"
 )
 PUTS_RIGHT = pattern(  # what was said just before, and with what
-    rf"(?i)(?:scrap|scratch|forget|ignore) (?:(?:that|the|what i said|last|thing|bit|about) ){{0,5}}(?P<old3>[^\s,!?]+)[,.;] (?:it['’]?s|it is|it was|make it) (?P<new3>{_RIGHT})[.!]*|{_NOPE}not (?P<old>[^\s,!?]+(?: [^\s,!?]+)?)[,.;]? (?:but )?(?:it['’]?s |that['’]?s )?(?P<new>{_RIGHT})[.!]*|{_NOPE}(?:it['’]?s|it is) (?P<new2>{_RIGHT}),? not (?P<old2>[^\s,!?]+)[.!]*"
+    rf"(?i)(?:scrap|scratch|forget|ignore) (?:(?:that|the|what i said|last|thing|bit|about) ){{0,5}}(?P<old3>[^\s,!?]+)[,.;] (?:it['’]?s|it is|it was|make it) (?P<new3>{_RIGHT})[.!]*|{_NOPE}not (?P<old>[^\s,!?]+(?: [^\s,!?]+)?)[,.;]? (?:but )?(?:it['’]?s |it is |that['’]?s )?(?P<new>{_RIGHT})(?:,? (?:sorry|i (?:was )?(?:confused|misspoke|mistaken|wrong|mixed (?:it|them) up|got (?:it|that) wrong)))?[.!]*|{_NOPE}(?:it['’]?s|it is|(?:the|my|our) (?:[\w'’]+ ){{1,3}}(?:is|are|was)(?: on| at)?) (?P<new2>{_RIGHT}),? not (?P<old2>[^\s,!?]+)[.!]*"
     rf"|{_NOPE}(?:(?<=[,.! ])(?:it['’]?s|that['’]?s|it is)|i (?:meant|mean)|make (?:it|that)|(?:it )?should(?:['’]?ve| have)? be(?:en)?|(?<=[,.! ]))(?: actually)? ?(?P<right>{_RIGHT})(?:,? (?:sorry|actually))?[.!]*"
     rf"|(?:ok(?:ay)?,? |ugh,? )?(?:(?:it|that|this|she|he|they)(?:['’]?s| has| have| got)?(?: just| now)?(?: been)? )?(?:moved|changed|pushed(?: back)?|put back|brought forward|switched|rescheduled|postponed)(?: it| that)? to (?P<moved>{_RIGHT})(?: now)?[.!]*"
-    r"|(?:不对[，, ]*)?不是(?P<zold>[^\s，,他她它]{1,12})[，,。 ]+(?:而)?是(?P<znew>[^\s，,]{1,12})[。！]*|(?:不对|不是|错了|[说写]错了|[更纠]正)[，,。！ ]*(?:应该是|应该|应为|改成|是)?(?P<zright>[^\s，。！？]{1,16})[。！]*|(?:又|已经)?(?:改[到成为]|换[成到])(?P<zmoved>[^\s，。！？]{1,12}?)了?[。！]*"
+    r"|(?:不对[，, ]*)?(?:不是|唔系|唔係)(?P<zold>[^\s，,他她它]{1,12}?)[，,。 ]*而?[是系係](?P<znew>[^\s，,我]{1,12}?)(?: ?(?:才对|先啱))?(?:[，, ]*我?(?:刚才)?(?:记|说|打|写|搞)错了?)?[。！]*|(?:不对|不是|错了|(?:刚刚?|刚才)?[说写打记]错了?|[更纠]正)[，,。！ ]*(?:应该是|应该|应为|改成|是)? ?(?P<zright>[^\s，。！？]{1,16}?)(?: ?才对)?[。！]*|(?:又|已经)?(?:改[到成为]|换[成到])(?P<zmoved>[^\s，。！？]{1,12}?)了?[。！]*"
+)
+WRONG_ZH = pattern(r"错|不对|不是")
+ASKS_ZH = pattern(  # for what is not told, or asks for it
+    r"(?:请|麻烦|帮我?|给我?|你|再|能|可以|来|跟我|和我)*(?:介绍|说|讲|聊|谈|总结|列|查|找|看|搜|告诉|推荐|帮|给|读|念|翻译|写|算)|.*(?:[谁哪什啥几咩吗呢怎咋]|多少|记不记|记得)"
 )
 ORDER_ZH = pattern(r"^(?:请|麻烦|帮我|给我|你)*(?:记住|记一下|记得|记下来?|别忘了?|记录?)(?:一下)?[，,：: ]*")
 GETS_RID = pattern(  # words without which nothing is told to go
     r"(?i)\b(?:delet|eras|forg[eo]t|remov|wip(?:e|ing)|scrub|clear|scrap|drop|los[et]|unsav|strik|scratch|rid\b|tak(?:e|ing)\b|never ?mind|purg|bin\b|trash|dump|throw|toss|cross|redact|expunge|let go|get it out|clean|shred|discard|destroy|undo|(?:don['’]?t|do not|no longer|not|stop|never|rather you)\b.*\b(?:keep|keeping|sav|stor|remember|know|have|need|hold|hang|retain|mention|bring)|disappear|nuke|kill|(?:can|may|must|should) go[.! ]*$|go away|gone|get lost|out of (?:your|the)|blank|hide|ditch|cancel (?:that|it|my (?:memory|note)))|[删忘抹清销撤扔掉]|别[再记留存提保]|不[要用必留]|剔除|去掉|移除|丢"
+)
+SHARES = pattern(  # words without which nothing is told to be shared
+    r"(?i)\b(?:shar|giv|let\b|show|send|access|visible|see\b|seen|look|watch|use\b|own|read|grant|allow|view|open|edit|publish|with\b|for\b|to\b)|[享给給让讓看见見开授权发许可传归用]|公开|知道"
 )
 LAST_SAID = pattern(
     r"(?:the|my|that) (?:very )?(?:last|latest|previous)(?: (?:thing|one|message|bit|memory|note|part|sentence))?"
@@ -123,15 +128,15 @@ UNDO = pattern(
     r"|(?:算了[，,]?|不对[，,]?|等等[，,]?)?(?:请|帮我)?(?:把[它这那]个?)?(?:撤[销回](?:刚才的?)?(?:删除|操作)?|恢复|还原|找回来?|加回[来去])(?:一下|回来)?[吧。！]*"
 )
 EVERYTHING = pattern(  # "everything you know about Callum"
-    r"(?:everything|anything|whatever|all)(?: of it| (?:the )?(?:memories|things|stuff))?(?: (?:that )?(?:you|u)(?: (?:know|have|remember|stored|saved|kept))?)? (?:about|on|of|regarding) (?P<name>.+?)|(?:所有|一切|全部)?关于(?P<zh>.+?)(?:的(?:所有|一切|全部)?(?:事情?|记忆|东西|信息)?)?|(?:everything|it all|all of it|all (?:the |my |your )?(?:memories|data|notes))(?: (?:that )?(?:you|u)(?:['’]ve)? (?:know|have|remember|stored|saved|kept|got)(?: stored)?)?|(?:所有|一切|全部)(?:的?(?:记忆|东西|信息))?",
+    r"(?:everything|anything|whatever|all)(?: of it| (?:the )?(?:memories|things|stuff))?(?: (?:that )?(?:you|u)(?: (?:know|have|remember|stored|saved|kept))?)? (?:about|on|of|regarding) (?P<name>.+?)|(?:所有|一切|全部)?关于(?P<zh>.+?)(?:的(?:所有|一切|全部)?(?:事情?|记忆|东西|信息)?)?|(?P<zh2>[^\s，,]{1,8}?)(?:(?:相关|有关)的?|的(?=那些|所有|全部|一切))(?:那些|所有|全部|一切)?(?:的?(?:事情?|话|东西|信息|内容|记忆|记录))?|(?:everything|it all|all of it|all (?:the |my |your )?(?:memories|data|notes))(?: (?:that )?(?:you|u)(?:['’]ve)? (?:know|have|remember|stored|saved|kept|got)(?: stored)?)?|(?:所有|一切|全部)(?:的?(?:记忆|东西|信息))?",
     re.IGNORECASE,
 )
 _OF_ALL = rf"(?:forget|wipe|delete|erase|remove|clear|get rid of|scrub) (?P<all>{EVERYTHING.pattern})"
 FORGETS_ALL = pattern(rf"{_SAY}{_OF_ALL}{_THANKS}", re.IGNORECASE)  # nothing is left to ask back
 _NAMED = r"(?:(?:my|our|the) (?:[\w'’-]+ ){0,2}?)?(?!(?:me|us|you|it|that|this|those|these|them|they|him|his|her|their|he|she|everything|all|anything|some|to|how|about|up|out)\b)[\w'’-]+(?: (?-i:[A-Z])[\w'’-]+)?"
 FORGETS = pattern(  # an order by its form alone, of so few words that they are no more than a name
-    rf"(?i){_SAY}(?:forget(?: about)?|delete|erase|wipe|remove) (?P<what>{_NAMED}){_THANKS}|{_SAY}(?:forget|delete|erase|wipe|clear|remove) (?:what(?:ever)?) (?:you|u) (?:have|know|remember|saved|stored|kept)(?: (?:on|about|of))? (?P<known>{_NAMED}){_THANKS}|{_SAY}{_ERASE} (?:the|that|my) (?:last )?(?:bit|thing|stuff|part|note|info)s? (?:about|on|with) (?P<about>(?!(?:it|that|this|them|him|her)\b)[^,;.?!]{{2,60}}?){_THANKS}|{_SAY}(?:(?:never|don['’]?t|do not)(?: (?:you|ever))* (?:mention|bring up|talk about|speak of)|stop (?:mentioning|bringing up|talking about)) (?P<never>{_NAMED})(?: to me)?(?: (?:again|ever|any ?more))*{_THANKS}|{_SAY}(?:don['’]?t|do not|never) (?:keep|store|save|hang on to|hold on to|remember) (?P<unkept>my [\w'’-]+(?: [\w'’-]+){{0,2}}?){_THANKS}"
-    r"|(?:请|帮我)?(?:把)?(?:忘[掉记]?|删[掉除]?)(?:了)?(?:我(?:之前|以前)?(?:说|讲|提)过?的?|你(?:知道|记得)的|所有)?(?:关于|有关)(?P<zh_about>[\u4e00-\u9fff\w]{1,8}?)的?(?:事情?|话|东西|信息|内容|一切|记忆)?(?:都|全)?了?[吧。！]*|(?:以后)?(?:再也)?(?:别|不要|不许)再?(?:跟我|和我)?提起?(?P<zh_never>[\u4e00-\u9fff]{2,6}?)了?[吧。！]*"
+    rf"(?i){_SAY}(?:forget(?: about)?|delete|erase|wipe|remove) (?P<what>{_NAMED}){_THANKS}|{_SAY}(?:forget|delete|erase|wipe|clear|remove) (?:what(?:ever)?) (?:you|u) (?:have|know|remember|saved|stored|kept)(?: (?:on|about|of))? (?P<known>{_NAMED}){_THANKS}|{_SAY}{_ERASE} (?:the|that|my) (?:last )?(?:bit|thing|stuff|part|note|info)s? (?:about|on|with) (?P<about>(?!(?:it|that|this|them|him|her)\b)[^,;.?!]{{2,60}}?){_THANKS}|{_SAY}(?:(?:never|don['’]?t|do not)(?: (?:you|ever))* (?:mention|bring up|talk about|speak of)|stop (?:mentioning|bringing up|talking about)) (?P<never>{_NAMED})(?: to me)?(?: (?:again|ever|any ?more))*{_THANKS}|{_SAY}(?:don['’]?t|do not|never) (?:keep|store|save|hang on to|hold on to|remember) (?P<unkept>my [\w'’-]+(?: [\w'’-]+){{0,2}}?|(?:the|that) (?:thing|bit|stuff|part) (?:about|on|with) [^,;.?!]{{2,60}}?){_THANKS}"
+    r"|(?:请|帮我)?(?:把)?(?:忘[掉记]?|删[掉除]?)(?:了)?(?:我(?:之前|以前)?(?:说|讲|提)过?的?|你(?:知道|记得)的|所有)?(?:关于|有关)(?P<zh_about>[\u4e00-\u9fff\w]{1,8}?)的?(?:事情?|话|东西|信息|内容|一切|记忆)?(?:都|全)?了?[吧。！]*|(?:你|请|帮我)*把?(?P<zh_all>[\u4e00-\u9fffA-Za-z]{1,8}?(?:(?:相关|有关)的?|的(?=那些|所有|全部|一切))(?:那些|所有|全部|一切)?(?:的?(?:事情?|话|东西|信息|内容|记忆|记录))?)(?:都|全部?|统统)?(?:删|忘|清)(?:掉|了|除)?[了吧。！]*|(?:以后)?(?:再也)?(?:别|不要|不许)再?(?:跟我|和我)?提起?(?P<zh_never>[\u4e00-\u9fff]{2,6}?)了?[吧。！]*"
 )
 ASIDE = pattern(  # beside what a description is about
     rf"(?i)^(?:(?:all |any of )?(?:the|that|those|my|this|any) (?:last |latest )?(?:thing|bit|stuff|part|fact|note|one|message|news|info(?:rmation)?|memory|memories)s? (?:about|on|with|of|where)|(?:the (?:thing|bit|part) )?(?:what(?:ever)?|that) {_SAID}(?: (?:you|u))?(?: about| of| on)?|(?:what(?:ever)?) (?:you|u) (?:have|know|remember)(?: (?:on|about|of))?|that i(?: ever)? (?:said|told (?:you|u)) (?:that )?|about) |(?<=.)的(?:那件)?(?:事情?|事儿)[吧了。]*$"
@@ -159,3 +164,22 @@ SEVERAL = pattern(  # between two questions: "where do I live and what's my dog 
 HOLDS = pattern(  # from now on
     r"(?:(?:please|and|so|ok(?:ay)?),? )*(?:always|never) (?!mind\b|ever\b)\w+ \w", re.IGNORECASE
 )
+LISTS = pattern(  # what is remembered of somebody or something
+    r"(?:(?:so|and|ok(?:ay)?|hey),? )*(?:what (?:do|does|did) you|tell me (?:what|everything|all)(?: that)? you|what you) (?:know|remember|have)(?: (?:about|on|of))? (?P<what>(?!(?:it|that|this|him|her|them|me|all|everything)\b)[^,;.?!]{2,40}?)(?: again| so far| now)?[?.! ]*|(?:你|还|都|現|现在)*(?:知道?|记得|了解)(?:关于)?(?P<zh>(?!我[什啥哪的]|[他她它你这那])[^\s，。？]{1,10}?)的?(?:什么|些?啥|哪些|些什么|咩)(?:事情?|信息|东西)?[吗呢？。]*",
+    re.IGNORECASE,
+)
+SHORT_FORMS = {
+    "u": "you", "ur": "your", "abt": "about", "tmrw": "tomorrow", "tmr": "tomorrow", "2moro": "tomorrow", "b4": "before",
+    "wat": "what", "wats": "what's", "wen": "when", "appt": "appointment", "appts": "appointments", "ya": "you",
+}  # fmt: skip
+SHORT_FORM = pattern(rf"\b(?:{'|'.join(SHORT_FORMS)})\b", re.IGNORECASE)
+# Cantonese as it is written, in simplified characters, and as much Mandarin
+CANTONESE = {
+    "而家": "现在", "依家": "现在", "听日": "明天", "寻日": "昨天", "琴日": "昨天", "今日": "今天", "下昼": "下午",
+    "几时": "何时", "几多": "多少", "边度": "哪里", "边个": "哪个", "住边": "住哪", "钟意": "喜欢", "细佬": "弟弟", "家姐": "姐姐",
+    "唔该": "谢谢", "同埋": "以及", "点解": "为何", "先啱": "才对", "唔好": "不要", "系": "是", "喺": "在",
+    "嘅": "的", "唔": "不", "冇": "没", "佢": "他", "哋": "们", "嗰": "那", "啲": "些", "咗": "了", "睇": "看", "食": "吃",
+    "咩": "啥", "乜": "啥", "啱": "对", "嘢": "事", "俾": "给",
+}  # fmt: skip
+IS_CANTONESE = pattern(r"[喺嘅唔冇佢哋嗰啲咗睇嘢乜啱]|而家|[系係](?=[我你])|(?<=[我你])[系係]|[边邊]度|咩")
+IN_CANTONESE = pattern("|".join(CANTONESE))

@@ -42,12 +42,13 @@ _DOUBT = pattern(
 )
 _PRONOUN = pattern(r"s?he|they|it|her|his|their|him|them|[她他它](?:们)?的?", re.IGNORECASE)
 _PRONOUN_OPENS = pattern(r"(?:s?he|they)(?:['’]?(?:s|re|ve|d|ll))?\s", re.IGNORECASE)
+_IT_OPENS = pattern(r"(?:(?:no|oh|oops|sorry|wait|actually|well|and|so)\b[,.!]* ?)*(?:it|that)['’]?s?\b", re.IGNORECASE)
 _IN_LAW = pattern(r"\w+[ -]in[ -]laws?$", re.IGNORECASE)
 _HAN = pattern(r"[\u3400-\u9fff]")
 _ZH_KIN = pattern(
     lambda: rf"[我俺咱](?:们|家)?的?前?(?:[爸妈哥姐弟妹]{{1,2}}|{one_of('chinese_kin', 'chinese_people')})(?=的?\S)"
 )
-_EVERY = pattern(r"\b(?:every|each|since) (?:\w+ )?$|每(?:个|一)?$|自从$", re.IGNORECASE)
+_EVERY = pattern(r"\b(?:every|each|since) (?:\w+ )?$|每(?:个|一)?$|逢$|自从$", re.IGNORECASE)
 _MONTH = pattern(r"^(?!.*\d{4}).*(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|\d月)", re.IGNORECASE)
 _SINCE = pattern(r"since\b|自从", re.IGNORECASE)
 _AND_I = pattern(r" (?:and|&) (?:i|me)\b", re.IGNORECASE)
@@ -106,7 +107,8 @@ def read(text: str, speaker: str, day: date, tagger: MessageTagger) -> list[Tagg
         before = next((one.subject for one in reversed(found) if one.subject != speaker), "")
         about = named.pop(ABOUT, "") or _opening_kin(words) or (before if _PRONOUN_OPENS.match(words) else "")
         subject = speaker if _speaks_of_self(words, about) else _subject(about, speaker, before)
-        facts = () if _doubted(words) else tuple(_facts(named, subject, mode))
+        is_open = subject == speaker and _IT_OPENS.match(words)  # "its mrs doyle" is not said of who speaks
+        facts = () if is_open or _doubted(words) else tuple(_facts(named, subject, mode))
         found.append(TaggedStatement(words, subject, _when(words, mode, day), mode, facts))
     return found
 
