@@ -30,7 +30,7 @@ from memos.infrastructure.host.fingerprint import fingerprint_parts
 from memos.infrastructure.host.forward import CausalLM, forward
 from memos.infrastructure.host.kv.cache import Activation, encode, room_for
 from memos.infrastructure.host.kv.files import load_activation, save_activation
-from memos.infrastructure.host.kv_rows import KVRows, PromptKV
+from memos.infrastructure.host.kv_rows import KVRows
 from memos.infrastructure.host.model.capability import Capability, examine, has_experts, limit_of
 from memos.infrastructure.host.model.constrained import Grammars, Schema, max_answer_tokens
 from memos.infrastructure.host.model.continuous import Batch, ContinuousBatch
@@ -226,13 +226,8 @@ class Host:
     ) -> Generator[str, None, ModelAnswer]:
         """One row after the other."""
         with self._one_at_a_time:
-            pieces = self.decoder.stream(self.model_under([stack]), [row], decode, began)
-            while True:
-                try:
-                    yield next(pieces)[1]
-                except StopIteration as ended:
-                    (done,) = ended.value
-                    return done
+            (done,) = yield from self.decoder.stream(self.model_under([stack]), [row], decode, began)
+            return done
 
     def _under(self, stacks: Sequence[Stack], tokens: Sequence[int]) -> CausalLM:
         """The model to read so many tokens of each of several texts with, under the adapters of each."""
@@ -259,8 +254,7 @@ class Host:
         if request.pasts or request.keep:
             most = len(prompt) + decode.max_new_tokens
             keep = alone and request.keep and self._kv_rows.can_keep(most, request.pasts)
-            kv = PromptKV(request.pasts, request.talk, names_of(request.adapters), request.pictures)
-            row = self._kv_rows.row(prompt, kv, request.fidelity, keep, alone)
+            row = self._kv_rows.row(prompt, request, keep, alone)
         else:
             row = DecodeRow(prompt.prefix + prompt.tail)
         schema = decode.json_schema

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
 from transformers import PreTrainedModel
@@ -15,27 +14,14 @@ from transformers import PreTrainedModel
 from memos.config import FidelityConfig
 from memos.errors import FingerprintMismatch, Unsupported
 from memos.infrastructure.host.adapters.lora import twin
-from memos.infrastructure.host.adapters.serving import label_of
+from memos.infrastructure.host.adapters.serving import label_of, names_of
 from memos.infrastructure.host.kv.cache import WEIGHTED_ATTENTION, Activation, shared_length
 from memos.infrastructure.host.kv.compose import PrefixTree, attended_rows, compose, extend, first_rows
 from memos.infrastructure.host.model.capability import Capability
 from memos.infrastructure.host.model.decode import DecodeRow
 from memos.infrastructure.host.model.prompt import Prompt
+from memos.infrastructure.host.request import Request
 from memos.lazy import Lazy
-
-
-@dataclass(frozen=True)
-class PromptKV:
-    """KV that a prompt may begin with.
-
-    pasts: of the first of its memories, in order; talk: of an earlier prompt of the same conversation; under: names of
-    the adapters that the request is answered under; pictures: of those that these memories tell of.
-    """
-
-    pasts: tuple[Activation, ...] = ()
-    talk: Activation | None = None
-    under: tuple[str, ...] = ()
-    pictures: tuple[str, ...] = ()
 
 
 class KVRows:
@@ -50,33 +36,34 @@ class KVRows:
         self._prefixes, self._lock = PrefixTree(), threading.Lock()
         self.releases = 0  # how often all was let go of
 
-    def row(self, prompt: Prompt, kv: PromptKV, fidelity: FidelityConfig, keep: bool, alone: bool) -> DecodeRow:
-        """What is left to feed once the KV is there. Raises FingerprintMismatch, Unsupported.
+    def row(self, prompt: Prompt, request: Request, keep: bool, alone: bool) -> DecodeRow:
+        """What is left to feed of the request's prompt once the KV is there. Raises FingerprintMismatch, Unsupported.
 
         keep: the answer's KV is wanted. alone: an exact prefix that is not there yet is read with the question, and
         stored then; else it is made here.
         """
-        ids, pasts = prompt.prefix + prompt.tail, kv.pasts
-        if other := [past for past in pasts if past.under != kv.under]:
+        ids, pasts, talk, fidelity = prompt.prefix + prompt.tail, request.pasts, request.talk, request.fidelity
+        under = names_of(request.adapters)
+        if other := [past for past in pasts if past.under != under]:
             raise FingerprintMismatch(
-                f"KV made under {label_of(other[0].under)} is wrong under {label_of(kv.under)}; encode the memories "
+                f"KV made under {label_of(other[0].under)} is wrong under {label_of(under)}; encode the memories "
                 f"under the same adapters, or use KV or adapters alone"
             )
-        if keep and kv.talk and kv.talk.under == kv.under:
-            heard = min(shared_length(ids, kv.talk.ids), len(ids) - 1)  # what is asked is always read
+        if keep and talk and talk.under == under:
+            heard = min(shared_length(ids, talk.ids), len(ids) - 1)  # what is asked is always read
             if heard > sum(len(past.ids) for past in pasts):
-                return DecodeRow(ids[heard:], kv.talk.upto(heard), keep=True)
+                return DecodeRow(ids[heard:], talk.upto(heard), keep=True)
         if not pasts or fidelity.level == "L4":
             return DecodeRow(ids, keep=keep)
-        if kv.pictures != (seen := tuple(name for past in pasts for name in past.pictures)):
+        if request.pictures != (seen := tuple(name for past in pasts for name in past.pictures)):
             raise FingerprintMismatch(
                 f"the KV cache was read from {len(seen)} pictures that are not, as this model's processor reads them, "
-                f"the {len(kv.pictures)} of its memories; promote them again"
+                f"the {len(request.pictures)} of its memories; promote them again"
             )
         self._require_usable(prompt, pasts, fidelity)
         exact = fidelity.level == "L0"
         # what follows the first is read: under adapters, exact at any level; after a state, which cannot be cut
-        if kv.under or (exact and pasts[0].states):
+        if under or (exact and pasts[0].states):
             return DecodeRow(ids[len(pasts[0].ids) :], pasts[0].alone, keep=keep)
         if exact and len(pasts) > 1:
             past = self._exact(pasts, fidelity, alone)

@@ -137,8 +137,8 @@ class Decoder:
 
     def stream(
         self, model: CausalLM, rows: Sequence[DecodeRow], config: DecodeConfig, began: float | None = None
-    ) -> Generator[tuple[int, str], None, list[ModelAnswer]]:
-        """Yields (row, new piece of its answer) as the answers grow; returns the whole answers and their costs.
+    ) -> Generator[str, None, list[ModelAnswer]]:
+        """Yields the new pieces of the answers as these grow; returns the whole answers and their costs.
 
         With beams an answer is one piece, as another beam may win until the end.
         began: `time.perf_counter()` at the start of the request; now if None.
@@ -154,9 +154,9 @@ class Decoder:
         try:
             for _ in loop(model, rows, config, streams):
                 first = first or now(model) - began
-                for n, stream in enumerate(streams):
+                for stream in streams:
                     if piece := stream.advance(self.text(stream.ids), stops):
-                        yield n, piece
+                        yield piece
         finally:  # an answer that is broken off has cost what there is of it
             spent(len(rows), sum(len(r.ids) + len(r.renewed) + len(s.ids) for s, r in zip(streams, rows, strict=True)))
         seconds = now(model) - began
