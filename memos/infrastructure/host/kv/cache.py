@@ -9,7 +9,7 @@ a number of its own of them. What is made for composing has, beside keys and val
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -210,17 +210,13 @@ class Activation:
         """A cache for a request, or for a batch of so many texts that all begin with this and not with a state; it
         shares keys and values, and appending concatenates into new ones."""
         if self.weighted or texts > 1:
-            cache = DynamicCache()
-            cache.layers.extend(
+            return layered(
                 _Weighted(keys.expand(texts, -1, -1, -1), values.expand(texts, -1, -1, -1), *weights)
                 for keys, values, *weights in self.layers
             )
-            return cache
         if self.states or not isinstance(self.layers, Arriving):
             return cache_of(self.layers)
-        cache = DynamicCache()
-        cache.layers.extend(_Awaited(self.layers, n, self.rows) for n in range(len(self.layers)))
-        return cache
+        return layered(_Awaited(self.layers, n, self.rows) for n in range(len(self.layers)))
 
 
 def shared_length(one: Sequence[object], other: Sequence[object]) -> int:
@@ -303,6 +299,13 @@ def with_weights(key: torch.Tensor, mask: torch.Tensor | None, query: torch.Tens
     return torch.cat([each.expand(batch, -1, tokens, -1), seen.expand(batch, heads, -1, -1)], -1)
 
 
+def layered(layers: Iterable[DynamicLayer]) -> DynamicCache:
+    """A transformers cache of these layers."""
+    cache = DynamicCache()
+    cache.layers.extend(layers)
+    return cache
+
+
 def cache_of(layers: Sequence[Layer]) -> DynamicCache:
     """A transformers cache over the given keys and values, without a copy; and over copies of states, which a forward
     changes in place."""
@@ -366,18 +369,25 @@ def fresh_cache(model: CausalLM) -> DynamicCache:
     return cache if any(hasattr(layer, "conv_states") for layer in cache.layers) else DynamicCache()
 
 
+def read_after(model: CausalLM, cache: Cache, rows: int, ids: Sequence[int], start: int) -> tuple[Layer, ...]:
+    """What a cache of so many rows is once the ids, the first at position `start`, are read after it. Raises
+    Unsupported."""
+    row = torch.tensor([list(ids)], device=model.device)
+    inputs: Inputs = {
+        "input_ids": row,
+        "position_ids": positions_of(model, torch.arange(start, start + len(ids)))[None],
+        "attention_mask": row.new_ones(1, rows + len(ids)),  # without one, it may be read as several packed texts
+        "past_key_values": cache,
+    }
+    layers = cached_layers(getattr(forward(model, inputs, 1), "past_key_values", None))
+    require_finite(model, layers)
+    return layers
+
+
 @torch.inference_mode()
 def encode(model: CausalLM, ids: Sequence[int], start: int = 0) -> Activation:
     """Run the ids once, the first at position `start`, and keep their keys and values. Raises Unsupported."""
-    row = torch.tensor([list(ids)], device=model.device)
-    positions = positions_of(model, torch.arange(start, start + len(ids)))[None]
-    inputs: Inputs = {
-        "input_ids": row,
-        "position_ids": positions,
-        "attention_mask": torch.ones_like(row),  # without one, positions may be read as several packed texts
-        "past_key_values": fresh_cache(model),
-    }
-    layers = cached_layers(getattr(forward(model, inputs, 1), "past_key_values", None))
+    layers = read_after(model, fresh_cache(model), 0, ids, start)
     if not layers:
         raise Unsupported(
             f"{model.config.model_type} returned no KV cache; its memories can be plaintext or parametric"
@@ -389,7 +399,6 @@ def encode(model: CausalLM, ids: Sequence[int], start: int = 0) -> Activation:
                 f"{model.config.model_type} keeps no keys and values of every token in layer {n}; its memories can be "
                 f"plaintext or parametric"
             )
-    require_finite(model, layers)
     return Activation(tuple(ids), layers, states=states)
 
 

@@ -20,12 +20,12 @@ from dataclasses import dataclass, replace
 from itertools import chain, product
 
 import torch
-from transformers import DynamicCache, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
 from memos.errors import Unsupported
-from memos.infrastructure.host.forward import CausalLM, Inputs, forward, positions_of
-from memos.infrastructure.host.kv.cache import Activation, Arriving, Layer, cached_layers, require_finite, shared_length
+from memos.infrastructure.host.forward import CausalLM, Inputs, positions_of
+from memos.infrastructure.host.kv.cache import Activation, Arriving, Layer, layered, read_after, shared_length
 
 _HALF_DRIFT = 30  # tokens of others behind which half of a drift has come: measured, see record 0105
 
@@ -219,15 +219,7 @@ def first_rows(pieces: Sequence[Activation], head: int, first: int) -> tuple[int
 @torch.inference_mode()
 def extend(model: PreTrainedModel, before: Activation, ids: Sequence[int]) -> Activation:
     """Level 0: the exact prefix of what `before` holds and then `ids`."""
-    n = len(before.ids)
-    inputs: Inputs = {
-        "input_ids": torch.tensor([list(ids)], device=model.device),
-        "position_ids": positions_of(model, torch.arange(n, n + len(ids)))[None],
-        "attention_mask": torch.ones(1, before.rows + len(ids), dtype=torch.long, device=model.device),
-        "past_key_values": before.fork(),
-    }
-    layers = cached_layers(forward(model, inputs, 1).past_key_values)
-    require_finite(model, layers)
+    layers = read_after(model, before.fork(), before.rows, ids, len(before.ids))
     return Activation((*before.ids, *ids), layers, states=before.states)
 
 
@@ -318,15 +310,13 @@ def renewal_inputs(model: CausalLM, past: Activation, rows: Sequence[int], ids: 
     """
     device, n = model.device, len(past.ids)
     renewed = torch.tensor(list(rows), dtype=torch.long, device=device)
-    cache = DynamicCache()
-    cache.layers.extend(_Renewed(keys, values, renewed) for keys, values in past.layers)
     positions = torch.cat([renewed, torch.arange(n, n + len(ids), device=device)])
     every = torch.arange(n + len(ids), device=device)
     return {
         "input_ids": torch.tensor([[*(past.ids[r] for r in rows), *ids]], device=device),
         "position_ids": positions_of(model, positions)[None],
         "attention_mask": mask_of(model, every[None] <= positions[:, None], positions, every),
-        "past_key_values": cache,
+        "past_key_values": layered(_Renewed(keys, values, renewed) for keys, values in past.layers),
     }
 
 
