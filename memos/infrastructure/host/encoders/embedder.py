@@ -57,9 +57,9 @@ Reading = tuple[np.ndarray, np.ndarray]  # a text's vector, and one of each of i
 class Embedder:
     """A mean-pooling sentence encoder. `name` is the key of vectors that it made: other weights, other name."""
 
-    def __init__(self, config: EmbedderConfig, device: str = "cpu") -> None:
+    def __init__(self, config: EmbedderConfig) -> None:
         """Find the encoder. Raises ModelNotFound or HostError, naming embedder.path."""
-        self._path, self._device = config.path, device
+        self._path = config.path
         self._folder = weights.encoder_folder(config.path)
         self._published = config.path == weights.DEFAULT
         # the package's digest is known; it is compared when the weights are read, not at every start
@@ -128,19 +128,18 @@ class Embedder:
         batch = self._tokenized(tokenizer, texts)
         places, mask = batch.pop("offset_mapping").numpy(), batch["attention_mask"].numpy() > 0
         multiply_alone()
-        return Encoded(model(batch).cpu().numpy(), mask, places)
+        return Encoded(model(batch).numpy(), mask, places)
 
     def _tokenized(self, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> BatchEncoding:
         """The same for all: how a tokenizer pads is a setting of it, which another thread must not find changed."""
         cut = {"truncation": True, "max_length": self._max_tokens()}
-        batch = tokenizer(list(texts), padding=True, return_tensors="pt", return_offsets_mapping=True, **cut)
-        return batch.to(self._device)
+        return tokenizer(list(texts), padding=True, return_tensors="pt", return_offsets_mapping=True, **cut)
 
     def _is_few(self, characters: int) -> bool:
         """True if NumPy reads so many more: before torch would be imported, and until that is done, as nobody who has
         asked for something waits for it."""
         self._characters += characters
-        if not self._published or self._device != "cpu" or ("torch" in sys.modules and not self._loading.if_made):
+        if not self._published or ("torch" in sys.modules and not self._loading.if_made):
             return False
         loading = self._loading() if self._characters > FEW_CHARACTERS else self._loading.if_made
         return loading is None or loading.is_alive()
@@ -168,8 +167,8 @@ class Embedder:
             try:
                 tokenizer = AutoTokenizer.from_pretrained(self._folder, local_files_only=True)
                 self._tokenized(tokenizer, ["its settings are made now"])
-                names, of_weights = tuple(tokenizer.model_input_names), (self._folder, self.name, self._device)
-                return tokenizer, weights.cached_reader(*of_weights, self._published, names)
+                names = tuple(tokenizer.model_input_names)
+                return tokenizer, weights.cached_reader(self._folder, self.name, self._published, names)
             except (OSError, ValueError, SafetensorError) as error:
                 raise ModelNotFound(
                     f"embedder.path {self._path!r} does not load as an encoder: {error}; {weights.WAY_OUT}"

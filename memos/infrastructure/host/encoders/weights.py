@@ -91,28 +91,27 @@ def versioned_name(path: str, digest: str) -> str:
 def shared_encoder() -> PreTrainedModel:
     """The published encoder on the CPU, one for the whole process; read-only. Raises ModelNotFound, HostError."""
     with loading():
-        return cached_encoder(package_folder(), versioned_name(DEFAULT, PUBLISHED_SHA256), "cpu", True)
+        return cached_encoder(package_folder(), versioned_name(DEFAULT, PUBLISHED_SHA256), True)
 
 
 @lru_cache(maxsize=2)
-def cached_encoder(folder: Path, name: str, device: str, published: bool) -> PreTrainedModel:
+def cached_encoder(folder: Path, name: str, published: bool) -> PreTrainedModel:
     """The encoder with the weights of this name; read-only."""
     model = encoder(folder, published)
     # its table would be read from the file as words are met for the first time, a third of it within ten minutes: a
     # server would grow by that, and wait for the disk
     input_embeddings(model).sum()
-    model.to(device)  # type: ignore[arg-type]
     return model.requires_grad_(False)
 
 
 @lru_cache(maxsize=2)
-def cached_reader(folder: Path, name: str, device: str, published: bool, inputs: tuple[str, ...]) -> Encode:
+def cached_reader(folder: Path, name: str, published: bool, inputs: tuple[str, ...]) -> Encode:
     """What reads with that encoder. inputs: the names of what its tokenizer makes of texts."""
     import torch
 
-    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]], device=device)
+    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
     example = {name: mask * (name != "token_type_ids") for name in inputs}
-    return traced(cached_encoder(folder, name, device, published), example)
+    return traced(cached_encoder(folder, name, published), example)
 
 
 def encoder(folder: Path, published: bool) -> PreTrainedModel:

@@ -195,7 +195,7 @@ def test_a_text_that_its_context_would_push_out_is_read_alone(minilm: Embedder) 
 def test_a_recorded_encoder_reads_texts_of_any_number_and_length_as_it_does_itself() -> None:
     model, names = weights.shared_encoder(), ("input_ids", "token_type_ids", "attention_mask")
     read = weights.cached_reader(
-        weights.package_folder(), weights.versioned_name(weights.DEFAULT, weights.PUBLISHED_SHA256), "cpu", True, names
+        weights.package_folder(), weights.versioned_name(weights.DEFAULT, weights.PUBLISHED_SHA256), True, names
     )
     assert isinstance(read.forward, torch.jit.ScriptFunction)
     for rows, tokens in ((1, 1), (3, 17), (2, 250)):
