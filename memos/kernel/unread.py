@@ -92,7 +92,7 @@ class Unread(Service):
         The model is loaded here, the first time: large libraries that two threads import at once meet each other's
         half-made modules. Where there is none, the turns wait.
         """
-        if not (self._queue(self._batches(caller, timedelta.max)) or self._vault.jobs.all("queued", READ_TURNS)):
+        if not (self._queue(self._batches(caller, timedelta.max)) or self._vault.jobs.all("queued", kind=READ_TURNS)):
             return
         try:
             self._host()
@@ -262,7 +262,7 @@ class Unread(Service):
         return found
 
     def _queue(self, batches: Iterable[Sequence[MemCube]]) -> list[str]:
-        ended = self._vault.jobs.all("undone", READ_TURNS)
+        ended = self._vault.jobs.all("undone", kind=READ_TURNS)
         refused = self._failed | {_key(job) for job in ended if job.note in _GIVEN_UP}
         pinned = [[f"{cube.id}@{cube.version}" for cube in batch] for batch in batches]
         wanted = [sources for sources in pinned if tuple(sources) not in refused]

@@ -397,9 +397,8 @@ class MemVault:
         """Of jobs that have ended: it may be half an adapter of a text that was deleted."""
         self.jobs.ended = False
         if self._files.has_work():
-            going_on = (*OPEN, "cancelled")
             with self._db.writing():  # no job can begin between the question which there are and the removal
-                self._files.clear_work({job.id for state in going_on for job in self.jobs.all(state)})
+                self._files.clear_work({job.id for job in self.jobs.all(*OPEN, "cancelled")})
 
     def shrink(self) -> None:
         """Give back the memory of what was read or written before, and is read again when it is needed."""

@@ -123,7 +123,7 @@ class Transitions:
 
     def refused(self, form: Form, sources: Sequence[MemCube]) -> bool:
         """True if these memories, as they are now, were built in this form before and did not prove themselves."""
-        tried, order = self._vault.jobs.all("undone", JobKind.promote(form)), self._order(form, sources)
+        tried, order = self._vault.jobs.all("undone", kind=JobKind.promote(form)), self._order(form, sources)
         verdicts = tuple(error.__name__ for error in (GateRejected, NoProbes, Unsupported))
         return any(job.note.startswith(verdicts) for job in tried if order == job.payload | {"beside": order["beside"]})
 

@@ -9,13 +9,13 @@ import hashlib
 import hmac
 import json
 import secrets
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 from memos.cube import Namespace
 from memos.errors import NotFound
-from memos.infrastructure.vault.store.transactions import LATEST, Store
+from memos.infrastructure.vault.store.transactions import LATEST, Row, Store
 from memos.infrastructure.vault.tables.cube_table import kept
 from memos.rights import Grant, Group, Relation, Subject, holds_for
 
@@ -189,17 +189,10 @@ def _named(is_group: int, user: str, agent: str, session: str) -> Subject:
     return Namespace(user_id=user, agent_id=agent, session_id=session)
 
 
-def _grant(row: Collection[object]) -> Grant:
+def _grant(row: Row) -> Grant:
     cube, user, agent, session, relation, is_group, *to, purpose, until = row
-    return Grant.model_validate(
-        {
-            "on": cube or Namespace(user_id=str(user), agent_id=str(agent), session_id=str(session)),
-            "to": _named(bool(is_group), *map(str, to)),
-            "relation": relation,
-            "purpose": purpose,
-            "until": until,
-        }
-    )
+    on = cube or Namespace(user_id=user, agent_id=agent, session_id=session)
+    return Grant(on=on, to=_named(is_group, *to), relation=relation, purpose=purpose, until=until)
 
 
 _PREFIX = "memos"

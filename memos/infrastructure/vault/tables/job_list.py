@@ -91,7 +91,7 @@ class JobList:
         """Begin an interrupted job of this kind and payload again, if there is one."""
         with self._db.transaction():
             self._end_lapsed(self._db.seconds())
-            same = [job.id for job in self.all("interrupted", kind) if job.payload == payload]
+            same = [job.id for job in self.all("interrupted", kind=kind) if job.payload == payload]
             return self._begin(same[0]) if same else None
 
     @contextmanager
@@ -197,7 +197,7 @@ class JobList:
         """End interrupted and queued jobs on cubes that have changed."""
         gone = set(sources)
         with self._db.transaction():
-            waiting = [*self.all("interrupted"), *self.all("queued")]
+            waiting = self.all("interrupted", "queued")
             stale = [job.id for job in waiting if gone & {s.split("@")[0] for s in job.payload["sources"]}]
             self.ended |= bool(stale)
             for id in stale:
@@ -224,19 +224,16 @@ class JobList:
                   AND state IN ('running', '{"cancelled" if state == "undone" else "running"}')"""
         return self._db.write(sql, state, self._db.stamp(), note, id, holder or "")
 
-    def all(self, state: str, kind: str | None = None) -> list[Job]:
-        """Those in this state, of one kind or of every kind; oldest first."""
-        return self._in([state], kind)
-
     def open(self, kind: str) -> list[Job]:
         """Those of a kind that have not ended; oldest first."""
-        return self._in(OPEN, kind)
+        return self.all(*OPEN, kind=kind)
 
-    def _in(self, states: Sequence[str], kind: str | None) -> list[Job]:
+    def all(self, *states: str, kind: str | None = None) -> list[Job]:
+        """Those in one of these states, of one kind or of every kind; oldest first."""
         rows = self._db.rows(
             "SELECT id, kind, payload, started, note, state, ifnull(holder, ''), ifnull(tries, 0) FROM jobs "
             f"WHERE state {IN} AND kind = ifnull(?, kind) ORDER BY started, id",
-            *(json.dumps(list(states)), kind),
+            *(json.dumps(states), kind),
         )
         return [Job(id, kind, json.loads(text), moment(at), *rest) for id, kind, text, at, *rest in rows]
 
