@@ -88,49 +88,41 @@ class WriterLock:
 
 def lock_of(file: Path) -> WriterLock:
     """Of a file of this machine."""
-    return WriterLock(str(file), FileTurn(file).held)
+    return WriterLock(str(file), lambda wait_s: _turn_of(file, wait_s))
 
 
-class FileTurn:
-    """The turn of a process among those of this machine."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self._next, self._turn = (file.with_name(f"{file.name}-{name}") for name in ("next", "turn"))
-
-    @contextmanager
-    def held(self, wait_s: float) -> Iterator[None]:
-        """Raises VaultError after so many seconds of waiting."""
-        lock = self._lock(wait_s)
+@contextmanager
+def _turn_of(file: Path, wait_s: float) -> Iterator[None]:
+    """The turn of a process among those of this machine. Raises VaultError after so many seconds of waiting."""
+    next_up, turn = (file.with_name(f"{file.name}-{name}") for name in ("next", "turn"))
+    try:
         try:
-            yield
-        finally:
-            _unlock(lock)
+            lock = _lock(next_up, turn, fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock = _waited(file, next_up, turn, wait_s)
+    except OSError as error:
+        raise VaultError(
+            f"{turn} cannot be locked ({error.strerror}); nothing was written, make sure that the folder can be "
+            "written to, and try again"
+        ) from error
+    try:
+        yield
+    finally:
+        _unlock(lock)
 
-    def _lock(self, wait_s: float) -> int:
-        try:
-            try:
-                return _lock(self._next, self._turn, fcntl.LOCK_NB)
-            except BlockingIOError:
-                return self._waited(wait_s)
-        except OSError as error:
-            raise VaultError(
-                f"{self._turn} cannot be locked ({error.strerror}); nothing was written, make sure that the folder "
-                "can be written to, and try again"
-            ) from error
 
-    def _waited(self, wait_s: float) -> int:
-        """Waiting in order cannot be given up, so another thread does it."""
-        later: futures.Future[int] = futures.Future()
-        threading.Thread(target=_lock_later, args=(self._next, self._turn, later), daemon=True).start()
-        try:
-            return later.result(wait_s)
-        except futures.TimeoutError:
-            later.add_done_callback(_unlock_late)
-            raise too_long(str(self._file), "another process") from None
-        except BaseException:  # Ctrl-C
-            later.add_done_callback(_unlock_late)
-            raise
+def _waited(file: Path, next_up: Path, turn: Path, wait_s: float) -> int:
+    """Waiting in order cannot be given up, so another thread does it."""
+    later: futures.Future[int] = futures.Future()
+    threading.Thread(target=_lock_later, args=(next_up, turn, later), daemon=True).start()
+    try:
+        return later.result(wait_s)
+    except futures.TimeoutError:
+        later.add_done_callback(_unlock_late)
+        raise too_long(str(file), "another process") from None
+    except BaseException:  # Ctrl-C
+        later.add_done_callback(_unlock_late)
+        raise
 
 
 def too_long(name: str, who: str, finder: str = "`fuser` or `lsof`") -> VaultError:
