@@ -94,13 +94,10 @@ class Redactor:
             self.does[name] = custom.do
             self._finders[name] = _bounded(name, custom.pattern, config.pattern_ms / 1e3)
         self._wanted = [kind for kind in self._finders if self.does[kind] != "off"]
+        self.active = bool(self._wanted)
         if "phone" in self._wanted:
             self._require_regions()
         self._modules = list(map(_module, config.national_ids)) if "national_id" in self._wanted else []
-
-    @property
-    def active(self) -> bool:
-        return bool(self._wanted)
 
     def hides(self, stage: str) -> frozenset[str]:
         """The kinds that are masked by `stage`: before_use or before_storing."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -195,15 +195,14 @@ def _statement(proof: Proof) -> bytes:
     return statement({name: value for name, value in asdict(proof).items() if name != "signature"})
 
 
-def _counts(user: str, cubes: Iterable[MemCube]) -> dict[str, int]:
-    every = list(cubes)
-    texts = [cube for cube in every if isinstance(cube.payload, Text)]
+def _counts(user: str, cubes: Sequence[MemCube]) -> dict[str, int]:
+    texts = [cube for cube in cubes if isinstance(cube.payload, Text)]
     return {
         "memories": len(texts),
-        "turns": sum(cube.form is Form.PLAINTEXT for cube in every) - len(texts),
-        "kv": sum(cube.form is Form.ACTIVATION for cube in every),
-        "adapters": sum(cube.form is Form.PARAMETRIC for cube in every),
-        "of_others": sum(user not in (cube.namespace.user_id, cube.rights.owner) for cube in every),
+        "turns": sum(cube.form is Form.PLAINTEXT for cube in cubes) - len(texts),
+        "kv": sum(cube.form is Form.ACTIVATION for cube in cubes),
+        "adapters": sum(cube.form is Form.PARAMETRIC for cube in cubes),
+        "of_others": sum(user not in (cube.namespace.user_id, cube.rights.owner) for cube in cubes),
     }
 
 

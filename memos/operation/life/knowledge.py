@@ -94,8 +94,7 @@ class Knowledge:
                 ids.append(known[content])
             if sum(map(len, same.values())) > len(there):
                 self.require_room(caller)
-            now = {cube.id: cube for cube in self._vault.at(set(ids))}
-            return [now[id] for id in ids]
+            return self._vault.at(ids)
 
     # -- what was said ---------------------------------------------------------------------------------------
 
@@ -110,8 +109,7 @@ class Knowledge:
                 kept += [there] if there else self._record(episode, caller)
             if not all(known):
                 self.require_room(caller)
-            now = {cube.id: cube for cube in self._vault.at({cube.id for cube in kept})}
-            return [now[id] for id in dict.fromkeys(cube.id for cube in kept)]
+            return self._vault.at(dict.fromkeys(cube.id for cube in kept))
 
     def _record(self, episode: Episode, caller: Namespace) -> list[MemCube]:
         turn, now = episode.turn, self._vault.now()
