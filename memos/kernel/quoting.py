@@ -37,8 +37,9 @@ def without_aside(turns: Sequence[dict[str, str]]) -> list[dict[str, str]]:
         is_kept = text.startswith(_NOTED)
         if turn.get("role") != "assistant" or not (is_kept or turn.get("kind") == NOTED):
             said.append({**turn, "content": text})
-        elif said and is_kept and text.count(f"{USER}: ") < 2:  # one memory
-            said[-1] = said[-1] | {"content": text.removeprefix(_NOTED).rpartition(f"{USER}: ")[2].strip(" .。")}
+        elif said and is_kept:  # a line for each memory
+            each = (one.strip(" .。") for one in text.removeprefix(_NOTED).split(f"{USER}: "))
+            said[-1] = said[-1] | {"content": "\n".join(filter(None, each))}
     return said
 
 

@@ -168,7 +168,7 @@ class MemReader:
         if wordings.REPLIES.fullmatch(text):
             return (Asked(intent="talk"),)
         if lists := wordings.LISTS.fullmatch(text):
-            return (Asked(intent="about", ask="list", what=lists["what"] or lists["zh"]),)
+            return (Asked(intent="about", ask="list", what=next(filter(None, lists.groups()))),)
         if asked := self._asked_within(text, turns, day):
             return (asked,)
         [first, *more] = found = arguments.read(text, turns, day, _given(self._tagger))
@@ -213,10 +213,12 @@ class MemReader:
         if not (right and told):
             return None
         reads = self._statement_tagger and "correct" in (asked.intent, asked.doubted) and wordings.CORRECTS.match(text)
-        facts = [fact for one in (self.stated(told, USER, today) if reads else ()) for fact in one.facts]
-        what = references.corrected(told, wrong, right, facts, today)
-        when = times.find(what, today)
-        return Asked(intent="correct", what=what, to=told, when=when.when if when else "") if what else None
+        for line in reversed(told.splitlines()):
+            facts = [fact for one in (self.stated(line, USER, today) if reads else ()) for fact in one.facts]
+            if what := references.corrected(line, wrong, right, facts, today):
+                when = times.find(what, today)
+                return Asked(intent="correct", what=what, to=line, when=when.when if when else "")
+        return None
 
     def _asked_within(self, text: str, turns: Sequence[Mapping[str, object]], today: date) -> Asked | None:
         """A request for a list, a count or a search of what was said in some time; None for any other message."""

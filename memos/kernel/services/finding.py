@@ -188,7 +188,7 @@ class Finding(Service):
         signal, least = ("tokens", NEAR) if language(op.question) == "en" else ("words", SHARED)
         near = {cube.id for cube, why in admission.found if why.get("states") or why.get(signal, 1.0) >= least}
         if on := times.ahead(op.question, self._vault.now().astimezone().date()):
-            near |= {cube.id for cube, _ in admission.found if _is_on(cube, *on)}
+            near |= {cube.id for cube, _ in admission.found if is_on(cube, *on)}
         held = [cube for cube, _ in admission.found if cube.id in near] if op.wants.held else []
         near |= {one.id for cube in held for one in self._replaced(caller, cube, *(op.wants.held or ()))}
         spoken = [cube for cube, _ in admission.found if cube.id in near]
@@ -316,7 +316,7 @@ def bare(words: str) -> str:
     return times.WRITTEN.sub("", words).removeprefix(f"{USER}: ").strip(" .!。！")
 
 
-def _is_on(cube: MemCube, first: date, last: date) -> bool:
+def is_on(cube: MemCube, first: date, last: date) -> bool:
     """True if a memory has days behind its words that lie between these."""
     days = times.WRITTEN.search(cube.text)
     return days is not None and days[1] <= last.isoformat() and first.isoformat() <= (days[2] or days[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from datetime import date
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 from memos.cube import ANSWERING, Form, Frozen, MemCube, State, Text
 from memos.errors import InputError
 from memos.kernel.access import Service
-from memos.kernel.services.finding import NEAR, UNSURE
+from memos.kernel.services.finding import NEAR, UNSURE, is_on
 from memos.operation.policies.policy import terms
 from memos.ops import Get
 
@@ -68,6 +69,11 @@ class Overview(Frozen):
     jobs: dict[str, int]
     model: str
     policy: str
+
+
+_AHEAD = re.compile(
+    r"(?i)(?:my |the |all |upcoming |next )*(?:appointments|calendar|schedule|diary|agenda)|我?的?(?:日程|安排|预约)"
+)
 
 
 @dataclass(frozen=True)
@@ -199,11 +205,14 @@ class Seeing(Service):
             cubes = [c for c in cubes if first <= c.order[0].date() <= last]
         if not what or what.lower() in ("me", "我"):
             return cubes
+        if _AHEAD.fullmatch(what):
+            return [c for c in cubes if is_on(c, self._vault.now().astimezone().date(), date.max)]
         words = set(terms(what, query=True))
         if named := [cube for cube in cubes if words and words <= {*terms(cube.text)}]:
             return named
         hits = self._finding.search(caller, what)
-        near = [hit.cube for hit in hits if hit.why.get("tokens", 0.0) >= NEAR] or [hit.cube for hit in hits[:UNSURE]]
+        near = [hit.cube for hit in hits if hit.why.get("tokens", 0.0) >= NEAR]
+        near = near or [hit.cube for hit in hits[: UNSURE if len(words) > 1 else 0]]  # what is named is nowhere
         like = {id for cube in near for id in (cube.id, *(source.id for source in cube.sources))}
         return [cube for cube in cubes if cube.id in like]
 

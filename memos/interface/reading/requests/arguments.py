@@ -368,12 +368,13 @@ def _resolved(begin: int, end: int, request: _RequestPart, intent: str = "") -> 
         name = _named(word, text[: ref.begin], request.discourse)
         another = wordings.NAMES_A_THING.match(word)  # "the key" is no "list of calls"
         is_open = not wordings.SAYS_WHAT.match(name) or text.startswith("俩", ref.begin + len(word))
+        is_open = is_open or (is_told and name in request.discourse.known.people)  # "they" are more
         if is_open or (another and another["noun"].lower() not in name.lower()):
             continue
         owns = wordings.OWNS.fullmatch(word) or (word.lower() == "her" and not wordings.NO_NOUN.match(text[ref.end :]))
         out += text[done : ref.begin] + (f"{name}'s" if owns and not name.endswith(("'s", "’s")) else name)
         done = ref.begin + len(word)
-    out = re.sub(r"(?:[.。！]|(?<!\d)!)+$", "", (out + text[done:end]).strip(" \t,，;；"))
+    out = re.sub(r"(?:[.。！]|(?<!\d)!| (?:and|but|so)$)+$", "", (out + text[done:end]).strip(" \t,，;；"))
     return out if done > begin else references.resolved(out, request.discourse.known, text[:begin], is_told)
 
 
@@ -384,7 +385,8 @@ def _named(word: str, before: str, discourse: _Discourse) -> str:
         # "Leo aspirin" is no thing, nor is somebody
         anybody = "|".join(map(re.escape, discourse.known.people)) or "(?!)"
         somebody = re.compile(rf"(?:dr|mr|mrs|ms|prof)\b|(?:.*\b)?(?:{anybody})(?: |$)", re.IGNORECASE)
-        things = [name for name in named if not somebody.match(name)]
+        nouns = references.words_of("person_nouns")  # "it" is no baby
+        things = [name for name in named if not (somebody.match(name) or nouns.intersection(name.lower().split()))]
         return things[-1] if things else discourse.things[-1] if len(discourse.things) == 1 else ""
     own = references.person_of(word.lower(), Known(tuple(references.names_in(before))))
     if own and not named:

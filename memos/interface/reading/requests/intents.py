@@ -142,8 +142,11 @@ def is_question(text: str, speaker: str = "") -> bool:
 def whole(asked: Asked, text: str, facts: Callable[[str], Sequence[Fact]]) -> Asked:
     """What is told, all that is said of it too, and what the sentences before it tell; a question is none. facts: those
     in a text."""
-    if not asked.what or asked.what not in text:
-        return asked
+    if not asked.what or asked.what not in text:  # what a word points to stands in its place
+        known = next((end for n in range(len(asked.what)) if (end := asked.what[n:]) in text), "")
+        tail = text.partition(known)[2].rstrip(" .!。！") if known else ""
+        says_more = wordings.WORD.search(tail) and not wordings.ADDS_NOTHING.fullmatch(tail)
+        return asked.model_copy(update={"what": asked.what + tail}) if says_more else asked
     *first, last = (sentence[0] for sentence in wordings.SENTENCE.finditer(asked.what))
     if first and last.endswith(("?", "？")) and wordings.ADDS_NOTHING.fullmatch(last):  # "Can you remember that?"
         asked = asked.model_copy(update={"what": asked.what.removesuffix(last).rstrip()})

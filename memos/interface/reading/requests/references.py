@@ -300,10 +300,10 @@ def put_right(text: str) -> tuple[str, str]:
 
 
 def told_last(turns: Sequence[Mapping[str, object]]) -> str:
-    """What the user has told or memos has quoted just before; "" where neither is so."""
+    """What the user has told or memos has quoted just before, a line for each memory; "" where neither is so."""
     said = [(str(turn.get("content", "")), turn.get("role") == "assistant") for turn in reversed(turns[-2:])]
     told = next((one for text, by_model in said for one in (_QUOTE.findall(text) if by_model else [text])), "")
-    return times.WRITTEN.sub("", told).rstrip(" .。")
+    return "\n".join(times.WRITTEN.sub("", line).rstrip(" .。") for line in told.splitlines())
 
 
 def corrected(told: str, wrong: str, right: str, facts: Sequence[Fact], today: date) -> str:
@@ -323,6 +323,8 @@ def corrected(told: str, wrong: str, right: str, facts: Sequence[Fact], today: d
         places = [number.span() for number in _NUMBER.finditer(told)]
         alike = [(begin, end) for begin, end in places if end - begin == len(right)]
         places = alike if len(places) > 1 else places
+    elif titled := re.search(rf"(?i)\b\S+ {re.escape(right.split()[-1])}\b", told if " " in right else ""):
+        places = [titled.span()]  # mrs doyle, for ms doyle
     else:
         places = [found.span() for fact in facts for found in re.finditer(re.escape(fact.object), told)]
     return told[: places[0][0]] + right + told[places[0][1] :] if len(places) == 1 else ""
@@ -356,6 +358,8 @@ def meant(pronoun: str, before: str, about: Known, within: int | None = None) ->
 
     if fit(before) or not (_NOBODY_YET.fullmatch(before) or wordings.FIRST.search(before) or spoken_of(before)):
         return []  # "eoin lost his job"
+    if any(_MEANS.get(earlier[0].lower(), "he") == gender for earlier in _PRONOUN.finditer(before)):
+        return []  # as it was there
     return next(filter(None, map(fit, reversed(about.said[-within:] if within else about.said))), [])
 
 
