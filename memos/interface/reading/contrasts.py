@@ -1,4 +1,4 @@
-"""Makes prompts whose answers a new adapter must leave unchanged; knows English phrasings.
+"""Asks about facts, and makes prompts whose answers a new adapter must leave unchanged; knows English phrasings.
 
 An adapter that recalls its facts may have lost the ability to read a context or to say that it does not know;
 what is trained on and tested here keeps both. The words of the tests are never among those of the training.
@@ -7,10 +7,11 @@ what is trained on and tested here keeps both. The words of the tests are never 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
-from memos.cube import Contrast, Fact
-from memos.interface.reading.phrasebook import Relation, phrasebook
+from memos.cube import USER, Contrast, Fact, Probe
+from memos.interface.reading.phrasebook import Relation, language, phrasebook
 
 NAMES = (
     "Alice Bruno Carla Dennis Edith Felipe Grace Hassan Irene Jakob Kira Leon Marta Niko Oksana Pedro Rita Stefan Thea "
@@ -145,3 +146,32 @@ class _Maker:
     def _ask(self, subject: str, name: str) -> str:
         relation = phrasebook()[name]
         return relation.fill(self._form(relation, relation.asks), "I" if subject == "User" else subject)
+
+
+def probes(facts: Iterable[Fact]) -> list[Probe]:
+    """For each fact all forms of asking for its object, and of asking for its subject.
+
+    Held out is a fixed part, the same in every run: of the generic asks the last two, of the relation's own
+    asks the last one, of the who forms the last one. Nobody asks who "User" is, and where two subjects share
+    an object, "who" has no one answer: those facts get forward questions only.
+    """
+    facts = askable(facts)
+    owners = Counter((fact.relation, fact.object) for fact in facts)
+    probes: list[Probe] = []
+    for fact in facts:
+        relation = phrasebook()[fact.relation]
+        subject = "I" if fact.subject == USER else fact.subject
+        for form in relation.asks:
+            question = relation.fill(form, subject)
+            probes.append(Probe(question=question, answer=fact.object, held_out=form in relation.held_out))
+        if fact.subject != USER and owners[fact.relation, fact.object] == 1:
+            for form in (*relation.who, *relation.who_else):
+                who, held_out = relation.fill(form, "", fact.object), form in relation.held_out
+                probes.append(Probe(question=who, answer=fact.subject, held_out=held_out, reversed=True))
+    return probes
+
+
+def askable(facts: Iterable[Fact]) -> list[Fact]:
+    """Those that a question of the phrasebook has for its answer: they hold, and are in its language."""
+    plain = (fact.model_copy(update={"mode": "is", "sole": False}) for fact in facts if fact.holds)
+    return [f for f in dict.fromkeys(plain) if f.relation in phrasebook() and language(f.object) == "en"]

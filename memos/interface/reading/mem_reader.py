@@ -8,7 +8,6 @@ for, of which there is no end of wordings, is read by a tagger that was trained 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -18,7 +17,7 @@ from typing_extensions import assert_never
 
 from memos.cube import USER, Contrast, Fact, Lesson, Probe, Text, whose
 from memos.errors import InputError
-from memos.interface.reading.contrasts import contrasts
+from memos.interface.reading.contrasts import askable, contrasts, probes
 from memos.interface.reading.documents.conversation import conversation
 from memos.interface.reading.documents.parts import DialogueTurn, Part, Passage, TableRow, ToolCall, read
 from memos.interface.reading.episodes import episode
@@ -31,7 +30,6 @@ from memos.interface.reading.phrasebook import (
     opened,
     parse,
     parse_question,
-    phrasebook,
     require_text,
     sentences,
 )
@@ -162,9 +160,11 @@ class MemReader:
             text += "?"  # as the tagger knows questions
         if self.withholds(text) and not wordings.UNKEPT.fullmatch(text):
             return (Asked(intent="withhold", what=intents.intent(text, USER)[1]),)
-        if (all_of := wordings.FORGETS_ALL.fullmatch(text)) and (naming := self.forget(all_of["all"]).naming):
+        all_of = wordings.FORGETS_ALL.fullmatch(text)
+        every = all_of["all"] or all_of["zh_all"] if all_of else ""
+        if every and (naming := self.forget(every).naming):
             doubted = "forget" if naming == USER else ""
-            return (Asked(intent="ask_back" if doubted else "forget", what=all_of["all"], doubted=doubted),)
+            return (Asked(intent="ask_back" if doubted else "forget", what=every, doubted=doubted),)
         if wordings.REPLIES.fullmatch(text):
             return (Asked(intent="talk"),)
         if lists := wordings.LISTS.fullmatch(text):
@@ -202,6 +202,9 @@ class MemReader:
         if not more and first.intent == "recall" and wordings.REMINDS.match(text):
             return (Asked(intent="remember", what=text, when=first.when),)
         meant = [one for one in found if one.intent != "forget" or wordings.GETS_RID.search(text)]
+        rest = intents.told_behind(text, meant[0].what) if [one.intent for one in meant] == ["forget"] else ""
+        if rest and (self.stated(rest, USER, day) if self._statement_tagger else self.facts(rest)):
+            meant.append(Asked(intent="remember", what=rest))
         if not more and first.intent in ("remember", "correct"):
             whole = intents.whole(first, text, self.facts)
             meant = [whole.model_copy(update={"when": intents.day_of(days, whole.when, text)})]
@@ -210,12 +213,13 @@ class MemReader:
     def _put_right(self, text: str, asked: Asked, turns: Sequence[Mapping[str, object]], today: date) -> Asked | None:
         """A correction by nothing but what is right: "no, it's 5200"; None for any other message."""
         (wrong, right), told = references.put_right(text), references.told_last(turns)
-        if not (right and told):
+        if not (told and (right or wordings.CORRECTS.match(text))):
             return None
         reads = self._statement_tagger and "correct" in (asked.intent, asked.doubted) and wordings.CORRECTS.match(text)
         for line in reversed(told.splitlines()):
             facts = [fact for one in (self.stated(line, USER, today) if reads else ()) for fact in one.facts]
-            if what := references.corrected(line, wrong, right, facts, today):
+            fits = references.corrected(line, wrong, right, facts, today) if right else references.again(line, text)
+            if what := fits:
                 when = times.find(what, today)
                 return Asked(intent="correct", what=what, to=line, when=when.when if when else "")
         return None
@@ -282,31 +286,12 @@ class MemReader:
         return self.statement(text).facts
 
     def probes(self, facts: Iterable[Fact]) -> list[Probe]:
-        """For each fact all forms of asking for its object, and of asking for its subject.
-
-        Held out is a fixed part, the same in every run: of the generic asks the last two, of the relation's own
-        asks the last one, of the who forms the last one. Nobody asks who "User" is, and where two subjects share
-        an object, "who" has no one answer: those facts get forward questions only.
-        """
-        facts = self.askable(facts)
-        owners = Counter((fact.relation, fact.object) for fact in facts)
-        probes: list[Probe] = []
-        for fact in facts:
-            relation = phrasebook()[fact.relation]
-            subject = "I" if fact.subject == USER else fact.subject
-            for form in relation.asks:
-                question = relation.fill(form, subject)
-                probes.append(Probe(question=question, answer=fact.object, held_out=form in relation.held_out))
-            if fact.subject != USER and owners[fact.relation, fact.object] == 1:
-                for form in (*relation.who, *relation.who_else):
-                    who, held_out = relation.fill(form, "", fact.object), form in relation.held_out
-                    probes.append(Probe(question=who, answer=fact.subject, held_out=held_out, reversed=True))
-        return probes
+        """Questions about facts; see memos.interface.reading.contrasts."""
+        return probes(facts)
 
     def askable(self, facts: Iterable[Fact]) -> list[Fact]:
-        """Those that a question of the phrasebook has for its answer: they hold, and are in its language."""
-        plain = (fact.model_copy(update={"mode": "is", "sole": False}) for fact in facts if fact.holds)
-        return [f for f in dict.fromkeys(plain) if f.relation in phrasebook() and language(f.object) == "en"]
+        """Those that a question of the phrasebook has for its answer."""
+        return askable(facts)
 
     def lessons(self, memories: Sequence[Text]) -> list[Lesson]:
         """The probes of each memory, its own and those of its facts, each over that memory alone: a teacher has nothing

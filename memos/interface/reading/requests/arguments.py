@@ -125,7 +125,9 @@ def read(text: str, turns: Sequence[Mapping[str, object]], today: date, tagger: 
     tagged = _tagged(text, before, bool(turns), tagger)
     if orders.none_meant(text, tagged):
         said = zip(("remember", "recall"), orders.told_and_asked(text, tagged), strict=True)
-        out = [Asked(intent=cast(Intent, intent), what=words, who=_who(words)) for intent, words in said if words]
+        out = [
+            Asked(intent=cast(Intent, intent), what=words, who=references.who(words)) for intent, words in said if words
+        ]
         return out or [Asked(intent="talk")]
     found = _read_parts(text, tagged, _discourse(turns, before, tagged.pointed), today)
     clear = {asked.intent for asked in found}
@@ -134,7 +136,7 @@ def read(text: str, turns: Sequence[Mapping[str, object]], today: date, tagger: 
     if found:
         return [asked for n, asked in enumerate(found) if asked not in found[:n]]
     if asks and not tagged.parts:
-        return [Asked(intent="recall", what=text.strip(), who=_who(text))]
+        return [Asked(intent="recall", what=text.strip(), who=references.who(text))]
     return [Asked(intent="talk")]
 
 
@@ -328,8 +330,11 @@ def _what(intent: str, request: _RequestPart) -> tuple[str, bool]:
         begin = (slot or part).begin
         if (rest := wordings.TORN_ZH.match(text, end)) and not wordings.ADDS_NOTHING.fullmatch(rest[0]):
             end = rest.end()
-        if intent == "remember" and not wordings.INTRODUCES.search(text[part.begin : begin]):
+        opens = text[part.begin : begin]  # "note that", and no "I can't go, so"
+        introduces = wordings.LEADS_IN.search(opens) or wordings.ADDS_NOTHING.fullmatch(opens)
+        if intent == "remember" and not (introduces and wordings.INTRODUCES.search(opens)):
             begin = part.begin
+        end += bool(re.match(r"\d!.*\w", text[end - 1 :]))  # of a password
         return _resolved(begin, end, request, intent), True
     points = slot is None or bool(wordings.POINTS.fullmatch(words))
     if points and slot and (of := wordings.OF_WHAT.match(text, slot.end)):
@@ -415,16 +420,6 @@ def _partner(request: _RequestPart) -> str:
     return words
 
 
-def _who(text: str) -> str:
-    """The person whom words are about: the first that they name; "user" for the speaker."""
-    plain = wordings.TO_ME.sub(lambda m: " " * len(m[0]), text)
-    first = wordings.FIRST.search(plain)
-    people = [(plain.find(name), name) for name in references.names_in(plain) if plain.find(name) >= 0]
-    people += [(plain.lower().find(name.lower()), name) for name in references.names_in(plain) if plain.find(name) < 0]
-    position, name = min(people, default=(len(text) + 1, ""))
-    return "user" if first and first.start() <= position else name
-
-
 def _about(request: _RequestPart, people: Sequence[TaggedSpan], what: str) -> str:
     """Whom a part is about; "user": who speaks."""
     text, slot = request.text, request.what
@@ -433,7 +428,7 @@ def _about(request: _RequestPart, people: Sequence[TaggedSpan], what: str) -> st
     put_in = next((name for name in references.names_in(what) if name not in text), "")  # for a pointer
     if not people:
         if slot is None or wordings.POINTS.fullmatch(_cut(text, slot)):  # words from before the message
-            return _who(what)
+            return references.who(what)
         return put_in
     mark = people[0]
     words = re.sub(r"['’]s?$", "", _cut(text, mark))

@@ -27,6 +27,7 @@ from memos.interface.reading.phrasebook import (
     sentences,
 )
 from memos.interface.reading.requests import wordings
+from memos.interface.reading.requests.references import words_of
 from memos.interface.reading.statements.statements import attribute_in, read
 from memos.interface.reading.times import times
 from memos.lazy import pattern
@@ -191,14 +192,21 @@ def _traditional() -> OpenCC:
     return OpenCC("t2s")
 
 
+@cache
+def _spelling(name: str) -> Callable[[str], str]:
+    """Replaces words of a text as a list of names.yaml says."""
+    pairs = dict(pair.split("=") for pair in words_of(name))
+    words = "|".join(map(re.escape, sorted(pairs, key=len, reverse=True)))
+    found = re.compile(rf"(?i)(?<![a-z0-9])(?:{words})(?![a-z0-9])")
+    return lambda text: found.sub(lambda word: pairs[word[0].lower()], text)
+
+
 def spelled_out(text: str) -> str:
     """A message in the characters and the words that the taggers and the tables know: simplified Chinese and
     Mandarin, of the same length, and "about" for "abt"."""
     plain = text if text.isascii() else _traditional().convert(text)
-    plain = plain if len(plain) == len(text) else text
-    if wordings.IS_CANTONESE.search(plain):
-        plain = wordings.IN_CANTONESE.sub(lambda word: wordings.CANTONESE[word[0]], plain)
-    return wordings.SHORT_FORM.sub(lambda word: wordings.SHORT_FORMS[word[0].lower()], plain)
+    plain = _spelling("short_forms")(plain if len(plain) == len(text) else text)
+    return _spelling("cantonese")(plain) if wordings.IS_CANTONESE.search(plain) else plain
 
 
 def as_written(asked: Asked, plain: str, text: str) -> Asked:
@@ -235,6 +243,13 @@ def is_told(text: str, asked: Asked, states: bool, has_fact: bool, day: date) ->
             points or wordings.CORRECTS.match(text) or wordings.WRONG_ZH.search(text)
         )
     return states or (is_chinese and times.find(text, day) is not None)  # "周五要交季度report"
+
+
+def told_behind(text: str, what: str) -> str:
+    """What a message tells beside what it asks for: "delete the old address, I moved to Leeds"; "" for nothing."""
+    clause = re.match(r"[,.;，。；]\s*(.+)", text.partition(what)[2], re.DOTALL) if what else None
+    tells = clause and not (wordings.REFERS.search(clause[1]) or wordings.GETS_RID.search(clause[1]))
+    return clause[1] if clause and tells else ""
 
 
 def asks_of_life(text: str) -> bool:

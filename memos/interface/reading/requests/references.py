@@ -60,40 +60,11 @@ _NUMBER = pattern(
 _OWN_NAME = pattern(  # before who speaks
     r"(?:\bi['’]?m|\bi am|\bmy name(?:['’]?s| is)|\bcall me|[我俺](?:是|叫|名叫|的名字[是叫])) ?", re.IGNORECASE
 )
-_RELATIVES = (  # who is spoken of by what they are to the user, by the pronoun for them; "" where it is either
-    (
-        "she",
-        pattern(
-            r"\b(?:(?:my|our|his|her|their) (?:(?!dog|cat|kid)[\w-]+ )?)?(?:ex-?|step-?|god|great-)?(?:sister|mother|mum|mom|mam|mama|mummy|mommy|daughter|wife|aunt|auntie|girlfriend|gf|grandmother|grandma|granny|gran|nan|nana|niece|fiancée|bride|woman|girl|lady)(?:[- ]in[- ]law)?\b(?!-)"
-            r"|[我咱俺]?们?的?(?:妹妹?|姐姐?|妈妈?|媽媽?|娘|女儿|女兒|闺女|闺蜜|老婆|媳妇|婆婆|奶奶|姥姥|外婆|阿嬷|阿嬤|姑姑?|阿姨|姨妈?|嫂子?|女朋友|女友|太太)",
-            re.IGNORECASE,
-        ),
-    ),
-    (
-        "he",
-        pattern(
-            r"\b(?:(?:my|our|his|her|their) (?:(?!dog|cat|kid)[\w-]+ )?)?(?:ex-?|step-?|god|great-)?(?:brother|father|dad|daddy|papa|son|husband|hubby|uncle|boyfriend|bf|grandfather|grandpa|grandad|granddad|nephew|fiancé|man|guy|boy)(?:[- ]in[- ]law)?\b(?!-)"
-            r"|[我咱俺]?们?的?(?:弟弟?|哥哥?|爸爸?|爹|儿子|兒子|老公|丈夫|爷爷|爺爺|公公|外公|姥爷|叔叔?|伯伯?|舅舅?|男朋友|男友|先生|女婿|姐夫|妹夫|细佬)",
-            re.IGNORECASE,
-        ),
-    ),
-    (
-        "",
-        pattern(
-            r"\b(?:my|our|his|her|their) (?:[\w-]+ )?(?:friend|best ?friend|bestie|mate|boss|manager|neighbou?r|teacher|tutor|coach|doctor|gp|dentist|vet|landlord|landlady|flatmate|room?mate|housemate|colleague|coworker|co-worker|partner|cousin|twin|kid|child|baby|ex|dog|puppy|cat|kitten|horse|rabbit|hamster)\b"
-            r"|[我咱俺]?们?的?(?:老伴|爱人|对象|朋友|同事|老板|领导|老师|医生|孩子|娃|邻居|室友|同学|教练|房东|狗|猫)",
-            re.IGNORECASE,
-        ),
-    ),
-)
 _PRONOUN = pattern(
     r"\b(?:she|he|her|hers|his|him)\b(?!['’])|\b(?:she|he)(?=['’](?:s|ll|d)\b)|[她他](?![们俩們倆])", re.IGNORECASE
 )
 _MEANS = {"she": "she", "her": "she", "hers": "she", "she's": "she", "她": "she"}  # others are "he"
-_NOBODY_YET = pattern(  # that speak of nobody
-    r"(?:(?:and|but|so|also|now|then|because|cause|that|ok(?:ay)?|yes|yeah|no|nope|nah|oh|oops|wait|sorry|actually|well|today|yesterday|apparently|later|remind|remember|note|what|where|when|how|who|why|which|is|was|are|were|does|did|do|can|will|has|had|if|to|call|tell|ask|visit|meet|the|a|about|for|with|of|forget|delete)\b|[\W\d_]|[但而那么所以还也又现在今天昨天刚才后来听说问告诉给跟和错写啦哎呀呃啊哦对记岔])*",
-    re.IGNORECASE,
-)
+_NOBODY_YET = pattern(lambda: rf"(?:(?:{'|'.join(words_of('speak_of_nobody'))})(?![a-z])|[\W\d_])*", re.IGNORECASE)
 _NEXT_TO, _LATELY = 18, 3  # characters between "my husband is called" and a name; messages that a pronoun points into
 _HAN = r"\u4e00-\u9fff"
 
@@ -107,6 +78,24 @@ def words_of(name: str) -> frozenset[str]:
 def _lists() -> dict[str, frozenset[str]]:
     lists = read_book("memos.interface.reading.requests", "names.yaml")
     return {name: frozenset(words.split()) for name, words in lists.items()}
+
+
+def _relative(kind: str, owned: str) -> re.Pattern[str]:
+    """Those of a list of names.yaml, with whose they are. owned: "?" where that can be left out."""
+    english, others = (
+        [w for w in sorted(words_of(kind), key=len, reverse=True) if w.isascii() is is_english]
+        for is_english in (True, False)
+    )
+    whose = rf"(?:(?:my|our|his|her|their) (?:(?!dog|cat|kid)[\w-]+ )?){owned}(?:ex-?|step-?|god|great-)?"
+    return re.compile(
+        rf"(?i)\b{whose}(?:{'|'.join(english)})(?:[- ]in[- ]law)?\b(?!-)|[我咱俺]?们?的?(?:{'|'.join(others)})"
+    )
+
+
+@cache
+def _relatives() -> dict[str, re.Pattern[str]]:
+    """Who is spoken of by what they are to the user, by the pronoun for them; "" where it is either."""
+    return {"she": _relative("kin_she", "?"), "he": _relative("kin_he", "?"), "": _relative("kin_either", "")}
 
 
 @dataclass(frozen=True)
@@ -291,6 +280,16 @@ def may_be(pronoun: str, name: str, about: Known) -> bool:
     return first not in other and (name.capitalize() not in named_otherwise or name in named_so)
 
 
+def who(text: str) -> str:
+    """The person whom words are about: the first that they name; "user" for the speaker."""
+    plain = wordings.TO_ME.sub(lambda m: " " * len(m[0]), text)
+    first = wordings.FIRST.search(plain)
+    people = [(plain.find(name), name) for name in names_in(plain) if plain.find(name) >= 0]
+    people += [(plain.lower().find(name.lower()), name) for name in names_in(plain) if plain.find(name) < 0]
+    position, name = min(people, default=(len(text) + 1, ""))
+    return "user" if first and first.start() <= position else name
+
+
 def put_right(text: str) -> tuple[str, str]:
     """(the words that a message says are wrong, if it names them; what is right in their place); "" for both where it
     says nothing of the kind."""
@@ -330,11 +329,22 @@ def corrected(told: str, wrong: str, right: str, facts: Sequence[Fact], today: d
     return told[: places[0][0]] + right + told[places[0][1] :] if len(places) == 1 else ""
 
 
+def again(told: str, text: str) -> str:
+    """What was told as a correction says it again, with other words at its end: "no, it comes out on the fifth"."""
+    words = wordings.NOPE.sub("", text, count=1).rstrip(" .!").split()
+    for n in range(len(words) - 1, 1, -1):
+        before, same, after = told.partition(" ".join(words[:n]))
+        left = after.split()
+        if same and len(words) - n <= min(3, len(left)):
+            return " ".join(filter(None, [before + same, *words[n:], *left[len(words) - n :]]))
+    return ""
+
+
 def spoken_of(text: str) -> list[tuple[str, str]]:
     """(who, "she", "he" or "" where it is not told) of those whom a text speaks of, by their names or as "my sister"."""
     low, names = text.lower(), {name: (text.lower().find(name.lower()), "") for name in names_in(text)}
     found = list[tuple[int, str, str]]()
-    for gender, relative in _RELATIVES:
+    for gender, relative in _relatives().items():
         for match in relative.finditer(text):
             near = low[match.end() : match.end() + (_NEXT_TO if match[0].isascii() else _NEXT_TO // 3)]
             before = low[: match.start()].rstrip()

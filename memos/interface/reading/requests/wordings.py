@@ -26,6 +26,7 @@ REFERS = pattern(  # to what was said before, as far as a word can tell
 INTRODUCES = pattern(  # "note that ..."; not "forgot my keys"
     r"(?i)[,:;.!?，：。—-]\s*$|\bthat\s*$|\b(?:remember|note|fyi|log|jot|in mind|forget|so|and|but|well|btw)\b|记|忘"
 )
+LEADS_IN = pattern(r"^\W*(?:\w\S*\s*){0,3}$|[:,，：]\s*$|\bthat\s*$", re.IGNORECASE)  # few words, or to what is told
 DEFINITE = pattern(r"(?:the|that|this|those|these|his|her|its|their)\b|[这那该其]", re.IGNORECASE)
 NAMES_A_THING = pattern(r"the (?!(?:one|other|thing|latter|former|lot|same)s?\b)(?:\w+ )*(?P<noun>\w+)$", re.IGNORECASE)
 OF_WHAT = pattern(r" (?:about|on|regarding|with) (?P<what>[^,.;!?]+)", re.IGNORECASE)  # behind "that last thing"
@@ -75,7 +76,7 @@ _ERASE = r"(?:forget(?: about)?|delete|erase|remove|wipe(?: out)?|scrub|clear|sc
 _THANKS = r"(?:,? (?:please|pls|plz|now|again|then|ok|thanks|thx|for me))*[\s.!?~]*"
 _SAID = r"(?:(?:that )?i(?:['’]ve)? (?:just |ever )?(?:said|told (?:you|u)|wrote|sent|mentioned|typed)(?: that)?)"
 ASKS_MODEL = pattern(  # for what is not remembered yet
-    r"(?i)(?:(?:please|pls|ok(?:ay)?|now|hey),? |(?:can|could|would|will) you )*(?:tell me (?!that)|(?:give|show) me|write(?! (?:\w+ )?down)|draft|compose|translate|explain|suggest|recommend|rewrite|proofread|brainstorm|come up with|generate|calculate|convert|anything about)\b|(?:请|帮我|给我)?(?:介绍|推荐|说说|讲讲|聊聊|谈谈|总结)(?:一下|下)?"
+    r"(?i)(?:(?:please|pls|ok(?:ay)?|now|hey),? |(?:can|could|would|will) you )*(?:tell me (?!that)|(?:give|show) me|write(?! (?:\w+ )?down)|draft|compose|translate|explain|suggest|recommend|rewrite|proofread|brainstorm|come up with|generate|calculate|convert|anything about)\b|(?:请|帮我|给我)?(?:介绍|推荐|说说|讲讲|聊聊|谈谈|总结)(?:一下|下)?|[^\s，。]{1,10}发(?:给)?我(?:一?下|看看)?[。！]*$"
 )
 REPLIES = pattern(  # to what was said before, or about who is talked to: nothing to keep, and nothing to look up
     r"(?i)(?:(?:(?:hi|hello|hey|hiya|good (?:morning|afternoon|evening|night|day)|everyone|there|all|oh|ah|hm+|well|so|and|but|ok(?:ay)?|k|yes|yeah|ye[ps]|yup|no|nope|nah|sure|please|pls|thanks|thx|maybe|never ?mind|got it|help(?: me)?|stop(?: it)?|not (?:really|yet|now|sure|at all)|(?:i|we) (?:do|did|am|was|will|can|(?:do|did|wo|ca)n['’]?t)|me (?:too|neither)|same)\b|[\s,.!…])+|(?:(?:and|so|hey|ok),? )?(?:(?:who|what) (?:are|r) (?:you|u)|what['’]?s your name|what is your name|are (?:you|u) (?:a bot|an? ai|human|real|there)|who made (?:you|u)|how (?:are|r) (?:you|u|things)(?: doing)?(?: today)?|how['’]?s it going|what['’]?s up)[?!. ]*)"
@@ -98,6 +99,7 @@ _RIGHT = r"(?!(?:wrong|not|right|true|false|correct|fine|ok(?:ay)?|it|that|this|
 _NOPE = (
     r"(?:(?:no|nope|nah|wait|sorry|oops|actually|correction|wrong|hang on|dear|love|mate|hun|honey|darling)\b[,.! ]*)*"
 )
+NOPE = pattern(_NOPE, re.IGNORECASE)
 PUTS_RIGHT = pattern(  # what was said just before, and with what
     rf"(?i)(?:scrap|scratch|forget|ignore) (?:(?:that|the|what i said|last|thing|bit|about) ){{0,5}}(?P<old3>[^\s,!?]+)[,.;] (?:it['’]?s|it is|it was|make it) (?P<new3>{_RIGHT})[.!]*|{_NOPE}not (?P<old>[^\s,!?]+(?: [^\s,!?]+)?)[,.;]? (?:but )?(?:it['’]?s |it is |that['’]?s )?(?P<new>{_RIGHT})(?:,? (?:sorry|i (?:was )?(?:confused|misspoke|mistaken|wrong|mixed (?:it|them) up|got (?:it|that) wrong)))?[.!]*|{_NOPE}(?:it['’]?s|it is|(?:the|my|our) (?:[\w'’]+ ){{1,3}}(?:is|are|was)(?: on| at)?) (?P<new2>{_RIGHT}),? not (?P<old2>[^\s,!?]+)[.!]*"
     rf"|{_NOPE}(?:(?<=[,.! ])(?:it['’]?s|that['’]?s|it is)|i (?:meant|mean)|make (?:it|that)|(?:it )?should(?:['’]?ve| have)? be(?:en)?|(?<=[,.! ]))(?: actually)? ?(?P<right>{_RIGHT})(?:,? (?:sorry|actually))?[.!]*"
@@ -132,11 +134,14 @@ EVERYTHING = pattern(  # "everything you know about Callum"
     re.IGNORECASE,
 )
 _OF_ALL = rf"(?:forget|wipe|delete|erase|remove|clear|get rid of|scrub) (?P<all>{EVERYTHING.pattern})"
-FORGETS_ALL = pattern(rf"{_SAY}{_OF_ALL}{_THANKS}", re.IGNORECASE)  # nothing is left to ask back
+FORGETS_ALL = pattern(
+    rf"{_SAY}{_OF_ALL}{_THANKS}|(?:你|请|帮我)*把?(?P<zh_all>[\u4e00-\u9fffA-Za-z]{{1,8}}?(?:(?:相关|有关)的?|的(?=那些|所有|全部|一切))(?:那些|所有|全部|一切)?(?:的?(?:事情?|话|东西|信息|内容|记忆|记录))?)(?:都|全部?|统统)?(?:删|忘|清)(?:掉|了|除)?[了吧。！]*",
+    re.IGNORECASE,
+)  # nothing is left to ask back
 _NAMED = r"(?:(?:my|our|the) (?:[\w'’-]+ ){0,2}?)?(?!(?:me|us|you|it|that|this|those|these|them|they|him|his|her|their|he|she|everything|all|anything|some|to|how|about|up|out)\b)[\w'’-]+(?: (?-i:[A-Z])[\w'’-]+)?"
 FORGETS = pattern(  # an order by its form alone, of so few words that they are no more than a name
     rf"(?i){_SAY}(?:forget(?: about)?|delete|erase|wipe|remove) (?P<what>{_NAMED}){_THANKS}|{_SAY}(?:forget|delete|erase|wipe|clear|remove) (?:what(?:ever)?) (?:you|u) (?:have|know|remember|saved|stored|kept)(?: (?:on|about|of))? (?P<known>{_NAMED}){_THANKS}|{_SAY}{_ERASE} (?:the|that|my) (?:last )?(?:bit|thing|stuff|part|note|info)s? (?:about|on|with) (?P<about>(?!(?:it|that|this|them|him|her)\b)[^,;.?!]{{2,60}}?){_THANKS}|{_SAY}(?:(?:never|don['’]?t|do not)(?: (?:you|ever))* (?:mention|bring up|talk about|speak of)|stop (?:mentioning|bringing up|talking about)) (?P<never>{_NAMED})(?: to me)?(?: (?:again|ever|any ?more))*{_THANKS}|{_SAY}(?:don['’]?t|do not|never) (?:keep|store|save|hang on to|hold on to|remember) (?P<unkept>my [\w'’-]+(?: [\w'’-]+){{0,2}}?|(?:the|that) (?:thing|bit|stuff|part) (?:about|on|with) [^,;.?!]{{2,60}}?){_THANKS}"
-    r"|(?:请|帮我)?(?:把)?(?:忘[掉记]?|删[掉除]?)(?:了)?(?:我(?:之前|以前)?(?:说|讲|提)过?的?|你(?:知道|记得)的|所有)?(?:关于|有关)(?P<zh_about>[\u4e00-\u9fff\w]{1,8}?)的?(?:事情?|话|东西|信息|内容|一切|记忆)?(?:都|全)?了?[吧。！]*|(?:你|请|帮我)*把?(?P<zh_all>[\u4e00-\u9fffA-Za-z]{1,8}?(?:(?:相关|有关)的?|的(?=那些|所有|全部|一切))(?:那些|所有|全部|一切)?(?:的?(?:事情?|话|东西|信息|内容|记忆|记录))?)(?:都|全部?|统统)?(?:删|忘|清)(?:掉|了|除)?[了吧。！]*|(?:以后)?(?:再也)?(?:别|不要|不许)再?(?:跟我|和我)?提起?(?P<zh_never>[\u4e00-\u9fff]{2,6}?)了?[吧。！]*"
+    r"|(?:请|帮我)?(?:把)?(?:忘[掉记]?|删[掉除]?)(?:了)?(?:我(?:之前|以前)?(?:说|讲|提)过?的?|你(?:知道|记得)的|所有)?(?:关于|有关)(?P<zh_about>[\u4e00-\u9fff\w]{1,8}?)的?(?:事情?|话|东西|信息|内容|一切|记忆)?(?:都|全)?了?[吧。！]*|(?:以后)?(?:再也)?(?:别|不要|不许)再?(?:跟我|和我)?提起?(?P<zh_never>[\u4e00-\u9fff]{2,6}?)了?[吧。！]*"
 )
 ASIDE = pattern(  # beside what a description is about
     rf"(?i)^(?:(?:all |any of )?(?:the|that|those|my|this|any) (?:last |latest )?(?:thing|bit|stuff|part|fact|note|one|message|news|info(?:rmation)?|memory|memories)s? (?:about|on|with|of|where)|(?:the (?:thing|bit|part) )?(?:what(?:ever)?|that) {_SAID}(?: (?:you|u))?(?: about| of| on)?|(?:what(?:ever)?) (?:you|u) (?:have|know|remember)(?: (?:on|about|of))?|that i(?: ever)? (?:said|told (?:you|u)) (?:that )?|about) |(?<=.)的(?:那件)?(?:事情?|事儿)[吧了。]*$"
@@ -168,18 +173,4 @@ LISTS = pattern(  # what is remembered of somebody or something
     r"(?:(?:so|and|ok(?:ay)?|hey),? )*(?:what (?:do|does|did) you|tell me (?:what|everything|all)(?: that)? you|what you) (?:know|remember|have)(?: (?:about|on|of))? (?P<what>(?!(?:it|that|this|him|her|them|me|all|everything)\b)[^,;.?!]{2,40}?)(?: again| so far| now)?[?.! ]*|(?:(?:please|can you|could you) )*(?:list|show(?: me)?)(?: all)?(?: of)? (?P<my>my [\w ]{2,30}?)[?.! ]*|(?:你|还|都|現|现在)*(?:知道?|记得|了解)(?:关于)?(?P<zh>(?!我[什啥哪的]|[他她它你这那])[^\s，。？]{1,10}?)的?(?:什么|些?啥|哪些|些什么|咩)(?:事情?|信息|东西)?[吗呢？。]*",
     re.IGNORECASE,
 )
-SHORT_FORMS = {
-    "u": "you", "ur": "your", "abt": "about", "tmrw": "tomorrow", "tmr": "tomorrow", "2moro": "tomorrow", "b4": "before",
-    "wat": "what", "wats": "what's", "wen": "when", "appt": "appointment", "appts": "appointments", "ya": "you",
-}  # fmt: skip
-SHORT_FORM = pattern(rf"\b(?:{'|'.join(SHORT_FORMS)})\b", re.IGNORECASE)
-# Cantonese as it is written, in simplified characters, and as much Mandarin
-CANTONESE = {
-    "而家": "现在", "依家": "现在", "听日": "明天", "寻日": "昨天", "琴日": "昨天", "今日": "今天", "下昼": "下午",
-    "几时": "何时", "几多": "多少", "边度": "哪里", "边个": "哪个", "住边": "住哪", "钟意": "喜欢", "细佬": "弟弟", "家姐": "姐姐",
-    "唔该": "谢谢", "同埋": "以及", "点解": "为何", "先啱": "才对", "唔好": "不要", "系": "是", "喺": "在",
-    "嘅": "的", "唔": "不", "冇": "没", "佢": "他", "哋": "们", "嗰": "那", "啲": "些", "咗": "了", "睇": "看", "食": "吃",
-    "咩": "啥", "乜": "啥", "啱": "对", "嘢": "事", "俾": "给",
-}  # fmt: skip
 IS_CANTONESE = pattern(r"[喺嘅唔冇佢哋嗰啲咗睇嘢乜啱]|而家|[系係](?=[我你])|(?<=[我你])[系係]|[边邊]度|咩")
-IN_CANTONESE = pattern("|".join(CANTONESE))
