@@ -416,11 +416,7 @@ class Pipelines(Service):
             if grant not in left:
                 named = {"purpose": grant.purpose or None, "until": grant.until.isoformat() if grant.until else None}
                 log.undo.append(("grant", (grant.on, name_of(grant.to), str(grant.relation)), named))
-        log.lines.append(
-            f"No longer shared with {asked.with_}: {cube.text}"
-            if count
-            else f"It was not shared with {asked.with_}: {cube.text}"
-        )
+        log.lines.append(f"{'No longer' if count else 'It was not'} shared with {asked.with_}: {cube.text}")
 
     def _demote(self, caller: Caller, cube: MemCube, log: _Log) -> None:
         forms = [c for c in self._vault.derived(cube.id) if isinstance(c.payload, Blob) and c.state in ANSWERING]

@@ -12,8 +12,6 @@ from difflib import SequenceMatcher
 from enum import Enum
 from functools import cache, lru_cache
 
-from opencc import OpenCC
-
 from memos.cube import Fact
 from memos.interface.reading.phrasebook import (
     MAX_SENTENCE,
@@ -188,11 +186,6 @@ def _is_order_alone(words: str) -> bool:
 
 
 @cache
-def _traditional() -> OpenCC:
-    return OpenCC("t2s")
-
-
-@cache
 def _spelling(name: str) -> Callable[[str], str]:
     """Replaces words of a text as a list of names.yaml says."""
     pairs = dict(pair.split("=") for pair in words_of(name))
@@ -204,8 +197,7 @@ def _spelling(name: str) -> Callable[[str], str]:
 def spelled_out(text: str) -> str:
     """A message in the characters and the words that the taggers and the tables know: simplified Chinese and
     Mandarin, of the same length, and "about" for "abt"."""
-    plain = text if text.isascii() else _traditional().convert(text)
-    plain = _spelling("short_forms")(plain if len(plain) == len(text) else text)
+    plain = _spelling("short_forms")(times.simplified(text))
     return _spelling("cantonese")(plain) if wordings.IS_CANTONESE.search(plain) else plain
 
 

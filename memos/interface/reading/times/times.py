@@ -12,14 +12,15 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import cache
+
+from opencc import OpenCC
 
 from memos.interface.reading.phrasebook import languages
 from memos.interface.reading.times import times_en
 from memos.interface.reading.times.days import iso, moved, shifted
 from memos.lazy import pattern
 
-# traditional characters of times
-_SIMPLE = str.maketrans("週禮後號個這兩過開時點間從節慶聖誕業來", "周礼后号个这两过开时点间从节庆圣诞业来")
 _ONLY_DAY = pattern(r"(\d{1,2})(?:st|nd|rd|th)\b(?! of)")
 _BEFORE_DAY = pattern(r"^(?:(?:on|till|until|by|from) )?(?:the )?", re.IGNORECASE)
 _BOUNDED = pattern(
@@ -51,7 +52,7 @@ class Bounds:
 def find(text: str, today: date, past: bool = False) -> FoundTime | None:
     """The first time that a text names. today: the day of its turn. past: it lies before that, where it could lie on
     both sides."""
-    text = text.translate(_SIMPLE)
+    text = simplified(text)
     forms = (*times_en.FORMS, *(form for language in languages(text) for form in language.times))
     found = dict[tuple[int, int], FoundTime]()  # by where it begins, and by which form
     for n, (regex, resolve) in enumerate(forms):
@@ -79,6 +80,17 @@ def find(text: str, today: date, past: bool = False) -> FoundTime | None:
             end = to.end() + last.span[1] - len(word)
             return FoundTime(f"{opens}/{last.when.split('/')[-1]}", (first.span[0], end))
     return first
+
+
+def simplified(text: str) -> str:
+    """A text with simplified Chinese characters, of the same length."""
+    plain = text if text.isascii() else _traditional().convert(text)
+    return plain if len(plain) == len(text) else text
+
+
+@cache
+def _traditional() -> OpenCC:
+    return OpenCC("t2s")
 
 
 def ahead(question: str, today: date) -> tuple[date, date] | None:
