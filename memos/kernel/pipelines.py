@@ -239,12 +239,14 @@ class Pipelines(Service):
         """What was done just before, undone, where that is all that is asked: "delete that" brings nothing back."""
         now, which = self._vault.now(), [one.last for one in asked]
         within = 12 if which == ["done"] else 1  # questions may have been asked since
-        last = next((done for done in reversed(list(self._done)) if done.is_last(where, now, within)), None)
-        if last is None or which not in (["done"], ["said"]) or (which == ["said"] and (last.gone or not last.id)):
+        there = [done for done in reversed(list(self._done)) if done.is_last(where, now, within)]
+        asked_back = there and not (there[0].id or there[0].gone)  # after that nothing told goes
+        last = next((done for done in there if done.gone or (done.id and not asked_back)), None)
+        if asked_back and last is None and which == ["done"]:
+            return Done("Nothing was done, so there is nothing to undo.")
+        if last is None or which not in (["done"], ["said"]) or (which == ["said"] and last.gone):
             return None
         self._done.remove(last)
-        if not (last.id or last.gone):  # it was asked back
-            return Done("Nothing was done, so there is nothing to undo.")
         if last.id:
             self.undo(where.caller, last.id)
         back = self._keeping.record(where.caller, last.gone, reads_later=True)

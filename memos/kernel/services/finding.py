@@ -352,7 +352,8 @@ def _latest_first(cubes: Sequence[MemCube], asked: set[str]) -> list[MemCube]:
 
 def _goes_on(words: str) -> bool:
     """True of a short message that says little alone: it speaks of what was said before it, or only of a change."""
-    return len(words) <= SHORT and bool(wordings.REFERS.search(words) or _CHANGES.search(words))
+    is_change = _CHANGES.search(words) and not wordings.FIRST.search(words)  # "price went up to 74"
+    return len(words) <= SHORT and bool(wordings.REFERS.search(words) or is_change)
 
 
 def _has_more(turn: MemCube, part: MemCube) -> bool:

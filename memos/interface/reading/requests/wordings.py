@@ -170,7 +170,7 @@ HOLDS = pattern(  # from now on
     r"(?:(?:please|and|so|ok(?:ay)?),? )*(?:always|never) (?!mind\b|ever\b)\w+ \w", re.IGNORECASE
 )
 LISTS = pattern(  # what is remembered of somebody or something
-    r"(?:(?:so|and|ok(?:ay)?|hey),? )*(?:what (?:do|does|did) you|tell me (?:what|everything|all)(?: that)? you|what you) (?:know|remember|have)(?: (?:about|on|of))? (?P<what>(?!(?:it|that|this|him|her|them|me|all|everything)\b)[^,;.?!]{2,40}?)(?: again| so far| now)?[?.! ]*|(?:(?:please|can you|could you) )*(?:list|show(?: me)?)(?: all)?(?: of)? (?P<my>my [\w ]{2,30}?)[?.! ]*|(?:你|还|都|現|现在)*(?:知道?|记得|了解)(?:关于)?(?P<zh>(?!我[什啥哪的]|[他她它你这那])[^\s，。？]{1,10}?)的?(?:什么|些?啥|哪些|些什么|咩)(?:事情?|信息|东西)?[吗呢？。]*",
+    r"(?:(?:so|and|ok(?:ay)?|hey),? )*(?:what (?:do|does|did) you|tell me (?:what|everything|all)(?: that)? you|what you) (?:know|remember|have)(?: (?:about|on|of))? (?P<what>(?!(?:about|on|of|it|that|this|him|her|them|me|all|everything)\b)[^,;.?!]{2,40}?)(?: again| so far| now)?[?.! ]*|(?:(?:please|can you|could you) )*(?:list|show(?: me)?)(?: all)?(?: of)? (?P<my>my (?!memor|notes|data)[\w ]{2,30}?)[?.! ]*|(?:你|还|都|現|现在)*(?:知道?|记得|了解)(?:关于)?(?P<zh>(?!我[什啥哪的]|[他她它你这那])[^\s，。？]{1,10}?)的?(?:什么|些?啥|哪些|些什么|咩)(?:事情?|信息|东西)?[吗呢？。]*",
     re.IGNORECASE,
 )
 IS_CANTONESE = pattern(r"[喺嘅唔冇佢哋嗰啲咗睇嘢乜啱]|而家|[系係](?=[我你])|(?<=[我你])[系係]|[边邊]度|咩")
