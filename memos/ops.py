@@ -26,6 +26,12 @@ class Operation(Frozen):
 
     right: ClassVar[Action]
 
+    def __init_subclass__(cls, right: Action | None = None, **options: object) -> None:
+        """right: what it needs; by default that of its base."""
+        super().__init_subclass__(**options)
+        if right:
+            cls.right = right
+
 
 class OnMemory(Operation):
     """What is asked of one memory. id: its name, or the beginning of that."""
@@ -33,10 +39,9 @@ class OnMemory(Operation):
     id: str
 
 
-class Add(Operation):
+class Add(Operation, right="write"):
     """Remember one statement."""
 
-    right = "write"
     text: str
     verbatim: str = ""
     speaker: str = ""
@@ -68,11 +73,10 @@ class Correct(Add):
     """Remember a statement in place of earlier ones about the same subject and relation."""
 
 
-class Episode(Operation):
+class Episode(Operation, right="write"):
     """Keep a turn of a conversation word for word, with the passages that it is found by where it is long, and the
     statements that were read in it. A turn that is one statement is kept as that: it has none beside it."""
 
-    right = "write"
     turn: Add
     passages: tuple[Add, ...] = ()
     statements: tuple[Add, ...] = ()
@@ -102,11 +106,10 @@ class Wants(Frozen):
         return self.overview and not self.side
 
 
-class Lookup(Operation):
+class Lookup(Operation, right="read"):
     """What is looked for: `about` names subjects that it is about, `asks` are the facts, with blanks, that it asks for,
     and `wants` is how it asks."""
 
-    right = "read"
     about: tuple[str, ...] = ()
     asks: tuple[Fact, ...] = ()
     wants: Wants = Wants()
@@ -125,11 +128,10 @@ class Recall(Lookup):
     question: str
 
 
-class Forget(Operation):
+class Forget(Operation, right="delete"):
     """Delete what `query` describes; `facts` say it more closely, with blanks for what is left open. naming: instead,
     all that names this."""
 
-    right = "delete"
     query: str
     facts: tuple[Fact, ...] = ()
     naming: str = ""
@@ -159,189 +161,152 @@ class Asked(Frozen):
     last: Literal["", "said", "done"] = Field("", exclude=True)
 
 
-class Get(OnMemory):
-    right = "read"
+class Get(OnMemory, right="read"): ...
 
 
-class Update(OnMemory):
+class Update(OnMemory, right="write"):
     """Change what a memory says (None: nothing), or the metadata that is kept with it."""
 
-    right = "write"
     text: str | None = None
 
 
-class Tag(OnMemory):
+class Tag(OnMemory, right="annotate"):
     """Give a memory these tags, in place of those that it has."""
 
-    right = "annotate"
     tags: tuple[str, ...]
 
 
-class Rate(OnMemory):
+class Rate(OnMemory, right="annotate"):
     """Say how much a memory has helped, from -1 to 1."""
 
-    right = "annotate"
     useful: float
 
 
-class Fuse(Operation):
+class Fuse(Operation, right="write"):
     """Make one memory of several, with this text or with what they say."""
 
-    right = "write"
     ids: tuple[str, ...]
     text: str | None = None
 
 
-class Split(OnMemory):
+class Split(OnMemory, right="write"):
     """Cut a memory in parts, or one that was made of others back into them."""
 
-    right = "write"
     parts: tuple[str, ...] = ()
 
 
-class Reinstate(OnMemory):
+class Reinstate(OnMemory, right="write"):
     """Bring back a memory that another has replaced."""
 
-    right = "write"
+
+class Delete(OnMemory, right="delete"): ...
 
 
-class Delete(OnMemory):
-    right = "delete"
-
-
-class Promote(Operation):
+class Promote(Operation, right="manage"):
     """Make one derived cube of `ids` in the dearer form `to`."""
 
-    right = "manage"
     ids: tuple[str, ...]
     to: Form
 
 
-class Demote(OnMemory):
+class Demote(OnMemory, right="manage"):
     """Give up a derived cube for its sources."""
 
-    right = "manage"
+
+class History(OnMemory, right="read"): ...
 
 
-class History(OnMemory):
-    right = "read"
-
-
-class Rewind(Operation):
+class Rewind(Operation, right="write"):
     """Take a session back to its first turns."""
 
-    right = "write"
     session: str
     turns: int
 
 
-class ChangeState(OnMemory):
+class ChangeState(OnMemory, right="manage"):
     """Change the state of a memory."""
 
-    right = "manage"
     to: State
 
 
-class Rollback(OnMemory):
+class Rollback(OnMemory, right="write"):
     """Bring back what an old version said."""
 
-    right = "write"
     version: int
 
 
-class TakeSnapshot(Operation):
-    right = "manage"
+class TakeSnapshot(Operation, right="manage"):
     name: str
 
 
-class ListSnapshots(Operation):
-    right = "read"
+class ListSnapshots(Operation, right="read"): ...
 
 
-class Restore(Operation):
+class Restore(Operation, right="manage"):
     """Take the whole namespace back to a snapshot."""
 
-    right = "manage"
     name: str
 
 
-class DeleteSnapshot(Operation):
-    right = "delete"
+class DeleteSnapshot(Operation, right="delete"):
     name: str
 
 
-class GiveRight(Operation):
+class GiveRight(Operation, right="manage"):
     """Grant a relation to a cube, or to all in a namespace; `grants` of the public calls tells more."""
 
-    right = "manage"
     on: str | Namespace
     relation: Relation
 
 
-class TakeRight(Operation):
+class TakeRight(Operation, right="manage"):
     """Take back what was granted."""
 
-    right = "manage"
     on: str | Namespace
 
 
-class ListRights(Operation):
-    right = "read"
+class ListRights(Operation, right="read"): ...
 
 
-class Join(Operation):
+class Join(Operation, right="manage"):
     """Put a member into one of the caller's groups, or take it out."""
 
-    right = "manage"
     group: str
 
 
-class ListGroups(Operation):
-    right = "read"
+class ListGroups(Operation, right="read"): ...
 
 
-class SetTrust(OnMemory):
+class SetTrust(OnMemory, right="manage"):
     """Say how far a memory is believed."""
 
-    right = "manage"
     trust: Trust
 
 
-class Quarantined(Operation):
+class Quarantined(Operation, right="read"):
     """List what is in quarantine."""
 
-    right = "read"
 
-
-class Holds(Operation):
+class Holds(Operation, right="read"):
     """List what is held."""
 
-    right = "read"
 
-
-class Release(OnMemory):
+class Release(OnMemory, right="manage"):
     """Let a memory out of quarantine."""
 
-    right = "manage"
 
-
-class Hold(OnMemory):
+class Hold(OnMemory, right="manage"):
     """Lay a legal hold on a memory."""
 
-    right = "manage"
     why: str
 
 
-class EndHold(OnMemory):
+class EndHold(OnMemory, right="manage"):
     """Take a legal hold off a memory."""
 
-    right = "manage"
 
-
-class ForgetUser(Operation):
+class ForgetUser(Operation, right="delete"):
     """Remove all that is known of the caller."""
-
-    right = "delete"
 
 
 Call = tuple[str, tuple[Any, ...], dict[str, Any]]  # of the kernel: name, values, named values; all of JSON

@@ -5,36 +5,29 @@ from __future__ import annotations
 from memos.ops import Operation
 
 
-class Curate(Operation):
+class Curate(Operation, right="write"):
     """Let the caller's policy write what is due."""
 
-    right = "write"
 
-
-class UndoCuration(Operation):
+class UndoCuration(Operation, right="write"):
     """Take back what one run has done."""
 
-    right = "write"
     run: str
 
 
-class ListCurations(Operation):
+class ListCurations(Operation, right="read"):
     """List what curators have done."""
 
-    right = "read"
 
-
-class Converse(Operation):
+class Converse(Operation, right="write"):
     """Answer a message with tools that read and write memories."""
 
-    right = "write"
     message: str
 
 
-class Tie(Operation):
+class Tie(Operation, right="annotate"):
     """Link two memories, or take a link away."""
 
-    right = "annotate"
     a: str
     b: str
     kind: str

@@ -5,35 +5,29 @@ from __future__ import annotations
 from memos.ops import Operation
 
 
-class Dump(Operation):
+class Dump(Operation, right="read"):
     """Write memories to a pack: these, or all of a namespace."""
 
-    right = "read"
     ids: tuple[str, ...] = ()
 
 
-class Load(Operation):
+class Load(Operation, right="write"):
     """Take over the memories of a pack."""
 
-    right = "write"
     pack: str
 
 
-class RemovePack(Operation):
+class RemovePack(Operation, right="delete"):
     """Take the memories of a pack out again."""
 
-    right = "delete"
     pack: str
 
 
-class ListPacks(Operation):
+class ListPacks(Operation, right="read"):
     """List the packs that are installed."""
 
-    right = "read"
 
-
-class Untrust(Operation):
+class Untrust(Operation, right="manage"):
     """No key stands for the name from now on."""
 
-    right = "manage"
     name: str

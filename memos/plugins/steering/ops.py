@@ -5,14 +5,11 @@ from __future__ import annotations
 from memos.ops import Operation
 
 
-class Steer(Operation):
+class Steer(Operation, right="write"):
     """Make a direction for an instruction that always holds."""
 
-    right = "write"
     instruction: str
 
 
-class ListSteerings(Operation):
+class ListSteerings(Operation, right="read"):
     """List the directions in force."""
-
-    right = "read"
