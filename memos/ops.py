@@ -26,9 +26,9 @@ class Operation(Frozen):
 
     right: ClassVar[Action]
 
-    def __init_subclass__(cls, right: Action | None = None, **options: object) -> None:
+    def __init_subclass__(cls, right: Action | None = None) -> None:
         """right: what it needs; by default that of its base."""
-        super().__init_subclass__(**options)
+        super().__init_subclass__()
         if right:
             cls.right = right
 

@@ -140,6 +140,7 @@ for found in extensions(load=True):
 """
 
 
+@pytest.mark.slow
 def test_all_that_is_installed_is_listed_with_what_is_wrong_with_it(tmp_path: Path) -> None:
     package(tmp_path, "good", GOOD, "fine", "memos-kernel>=0.1,<0.2")
     package(tmp_path, "other-python", GOOD, "also-fine", "memos-kernel>=7; python_version < '3'")

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from memos.config import ModelConfig
 from memos.infrastructure.host.host import Host
 from memos.plugins.training.instant import load_network
@@ -13,6 +15,7 @@ from memos.plugins.training.instant import load_network
 SCRIPT = Path(__file__).parents[2] / "scripts" / "train_instant.py"
 
 
+@pytest.mark.slow
 def test_a_run_that_was_cut_off_goes_on(tmp_path: Path) -> None:
     out = tmp_path / "network.safetensors"
 

@@ -85,6 +85,7 @@ def test_a_weight_is_worth_the_rows_that_it_stands_for(which: str, twice: int, r
     assert streamed[::2] == streamed[1::2] and (twice or streamed == [a.ids for a in answers])
 
 
+@pytest.mark.slow
 def test_a_tenth_of_the_rows_passes_the_gate_of_sixteen_facts(host: Host, tmp_path: Path) -> None:
     about = matter(host, "compact test", 16, 1)
     task = Task(
@@ -112,6 +113,7 @@ def test_rows_that_the_same_queries_look_at_stand_for_one_another() -> None:
     assert sorted(_order(drawn).tolist()) == list(range(20))
 
 
+@pytest.mark.slow
 def test_another_group_answers_nothing_of_this_one(host: Host, tmp_path: Path) -> None:
     mine, other = matter(host, "compact mine", 8, 1), matter(host, "compact other", 8, 2)
     (kv,) = compacted(host, other.texts, [x.probe.question for x in other.lessons], [0.5])

@@ -46,6 +46,7 @@ def quiet(*_: object) -> None:
     pass
 
 
+@pytest.mark.slow
 def test_an_edit_says_what_is_so_now_and_what_stayed(host: Host, earlier: Path, tmp_path: Path) -> None:
     assert says(host, earlier, "Where does Mira live?") == "Lisbon"
     made = craft(host, task(host, AFTER, earlier=earlier), tmp_path, quiet)

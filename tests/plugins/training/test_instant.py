@@ -88,6 +88,7 @@ def test_what_is_written_is_the_ridge_regression_over_the_traces(host: Host) -> 
     assert_close(got.double(), least, atol=1e-4 * float(least.abs().max()), rtol=0)
 
 
+@pytest.mark.slow
 def test_a_group_that_the_network_never_saw_is_known_and_no_other(host: Host, tmp_path: Path) -> None:
     about, other = task(host, 1), task(host, 2)
     write_instant(host, about, tmp_path / "a")
@@ -118,6 +119,7 @@ def test_requests_meanwhile_are_answered_by_the_model_as_it_is(host: Host, tmp_p
         assert_close(second[name].abs().sum(), tensor.abs().sum(), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_what_passes_the_gate_is_not_trained(host: Host, tmp_path: Path) -> None:
     phases = list[str]()
     made = craft(host, task(host, 1, DistilConfig(gate=OPEN)), tmp_path, lambda phase, *_: phases.append(phase))
@@ -127,6 +129,7 @@ def test_what_passes_the_gate_is_not_trained(host: Host, tmp_path: Path) -> None
     assert again.made_by is MadeBy.INSTANT and again.scores == made.scores
 
 
+@pytest.mark.slow
 def test_what_falls_short_is_trained(host: Host, tmp_path: Path) -> None:
     never, phases = GateConfig(reliability=1, drift=0), list[str]()
     brief = DistilConfig(gate=never, steps=2, edit_steps=1, rank=4, layers=0.25)
@@ -136,6 +139,7 @@ def test_what_falls_short_is_trained(host: Host, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir() if "begun" in path.name] == []
 
 
+@pytest.mark.slow
 def test_what_is_refined_begins_where_the_network_left_it(host: Host, tmp_path: Path) -> None:
     about = task(host, 1, DistilConfig(edit_steps=1))
     make(host, about, MadeBy.INSTANT, tmp_path / "instant", quiet)

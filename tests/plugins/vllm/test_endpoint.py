@@ -154,6 +154,7 @@ def test_the_own_engine_takes_no_options() -> None:
         transformers(ModelConfig(engine_options={"endpoint": "x"}))
 
 
+@pytest.mark.slow
 def test_serve_takes_an_engine_by_name(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "memos", "serve", "--vault", str(tmp_path / "vault"), "--port", "0"]
     unreachable = ["--engine", "vllm", "--set", "model.engine_options.endpoint=http://127.0.0.1:9"]

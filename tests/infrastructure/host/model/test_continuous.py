@@ -365,6 +365,7 @@ def test_what_is_composed_for_one_request_is_held_once(small: Host) -> None:
     assert (done.ids, done.past_tokens) == (expected.ids, expected.past_tokens)
 
 
+@pytest.mark.slow
 def test_pages_of_who_leaves_are_given_to_others_and_rows_stay_what_they_were(small: Host) -> None:
     model, draw, pages = small.model, random.Random(5), Pages()
     begins = [encode(model, tuple(draw.randrange(10, 2000) for _ in range(n))) for n in (40, 40, 700)]
