@@ -243,6 +243,7 @@ class Pipelines(Service):
         asked_back = there and not (there[0].id or there[0].gone)  # after that nothing told goes
         last = next((done for done in there if done.gone or (done.id and not asked_back)), None)
         if asked_back and last is None and which == ["done"]:
+            self._done.remove(there[0])
             return Done("Nothing was done, so there is nothing to undo.")
         if last is None or which not in (["done"], ["said"]) or (which == ["said"] and last.gone):
             return None

@@ -513,3 +513,13 @@ def test_turns_that_were_carried_out_are_read_and_not_shown_to_the_model(tmp_pat
         assert any("anna moved to york" in cube.text.casefold() for cube in memos.memories())
         few, many = (memos.chat("where does anna live?", turns=some).prompt_tokens for some in ((), turns))
         assert few == many
+
+
+def test_an_undo_after_a_question_back_takes_nothing_that_was_told(kernel: MemOS, ada: str) -> None:
+    within = kernel.within(ada)
+    for text in ("I lent Franz 300 euros", "Franz has my ladder", "the plate is G 417 KL"):
+        within.chat(text)
+    assert not within.chat("forget the loan").forgotten
+    assert within.chat("undo that").text == "Nothing was done, so there is nothing to undo."
+    assert any("417" in cube.text for cube in within.memories())
+    assert within.chat("undo that").text.startswith("Undone")

@@ -335,3 +335,32 @@ def test_a_question_without_its_mark_is_not_kept(tmp_path: Path, question: str) 
         memos.chat("the gym is 30 quid", session="one")
         assert [one.intent for one in memos.chat(question, session="one").operations] == ["recall"]
         assert not any(question.split()[-1] in cube.text for cube in memos.memories())
+
+
+@pytest.mark.parametrize(
+    ("told", "after", "question", "first"),
+    [
+        ("we offer 485k for a house", "they want 500 so we went up to 495k", "what did we offer for the house", 1),
+        ("my mum is in hospital", "she's home now", "where is my mum", 1),
+        ("I take ramipril 5 mg every morning", "the ramipril was raised to 10 mg", "how much ramipril do I take?", 1),
+        ("My sister Camila is pregnant", "It is a girl and she will be called Alice", "Is Camila pregnant?", 0),
+    ],
+)  # fmt: skip
+def test_what_goes_on_with_a_memory_is_quoted_with_it_and_a_change_first(
+    tmp_path: Path, ada: str, told: str, after: str, question: str, first: int
+) -> None:
+    with Memory(vault=tmp_path) as memory:
+        for text in (told, after, "the bins go out on thursdays"):
+            memory.chat(text, user_id=ada, run_id="one")
+        lines = memory.chat(question, user_id=ada, run_id="one")["text"].splitlines()
+        ends = [words.split()[-1] for words in (told, after)]
+        assert ends[first] in lines[0] and ends[1 - first] in lines[1]
+
+
+def test_appointments_are_listed_by_their_days(tmp_path: Path, ada: str) -> None:
+    with Memory(vault=tmp_path) as memory:
+        for text in ("dentist tomorrow at 9", "went to the zoo yesterday", "my cat is called Biscuit"):
+            memory.chat(text, user_id=ada)
+        reply = memory.chat("list all my appointments", user_id=ada)["text"]
+        assert "dentist" in reply and "zoo" not in reply and "Biscuit" not in reply
+        assert "Nothing" in memory.chat("what do you know about Paçoca", user_id=ada)["text"]

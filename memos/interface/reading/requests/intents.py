@@ -190,7 +190,7 @@ def _spelling(name: str) -> Callable[[str], str]:
     """Replaces words of a text as a list of names.yaml says."""
     pairs = dict(pair.split("=") for pair in words_of(name))
     words = "|".join(map(re.escape, sorted(pairs, key=len, reverse=True)))
-    found = re.compile(rf"(?i)(?<![a-z0-9])(?:{words})(?![a-z0-9])")
+    found = re.compile(rf"(?i)\b(?:{words})\b" if words.isascii() else words)
     return lambda text: found.sub(lambda word: pairs[word[0].lower()], text)
 
 

@@ -702,3 +702,77 @@ def test_how_to_reply_is_remembered_where_it_always_holds() -> None:
 def test_what_names_no_way_to_go_is_no_order_to_forget() -> None:
     text = "Woohoo, Maria! Super pumped for your next adventure and for putting your positivity out there. Keep it up!"
     assert "forget" not in [intent for intent, _ in asked(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "before", "kept"),
+    [
+        ("she moved to york", ["my sister anna is a vet"], "Anna moved to york"),
+        ("she's home now", ["my mum is in hospital"], "my mum's home now"),
+        ("mom is taking him to the vet at 10", ["my dog is sick"], "mom is taking my dog to the vet at 10"),
+        ("她昨天出院了", ["我奶奶住院了"], "我奶奶昨天出院了"),
+        # the message itself has spoken of somebody, or may have
+        ("I have a daughter, Sabine, who lives with her husband", ["My wife Helga is a vet."], None),
+        ("eoin lost his job in march", ["my husband is a baker"], None),
+        # of two, or of nobody
+        ("He sees Dr Rahman every 3 months", ["my dad lives with my brother Jun"], None),
+        ("It is a girl and she will be called Alice", ["Camila is pregnant, the baby is due in november"], None),
+        ("她有糖尿病", ["我是退休的机械工程师"], None),
+    ],
+)
+def test_whom_a_word_means_is_put_in_where_that_is_sure(text: str, before: list[str], kept: str | None) -> None:
+    [(intent, arguments)] = asked(text, *before)
+    assert intent in ("remember", "correct")
+    assert arguments["what"] == (kept or text)
+
+
+@pytest.mark.parametrize(
+    ("text", "told", "kept"),
+    [
+        ("no wait it comes out on the fifth", "child support comes out on the first", None),
+        ("no wait it comes out on the fifth", "650, it comes out on the first", "650, it comes out on the fifth"),
+        ("actually its mrs doyle", "her teacher is ms doyle", "her teacher is mrs doyle"),
+        ("No, not Inês, it is Irene, I confused", "my new boss is Inês", "my new boss is Irene"),
+        ("sorry the dentist is wednesday not tuesday", "finn sees him next tuesday", "finn sees him next wednesday"),
+        ("不是三千六是三千八我记错了", "补习班是交了三千六", "补习班是交了三千八"),
+        ("剛剛打錯,是 3/21 才對", "機票訂了,3/12 出發", "機票訂了,3/21 出發"),
+        ("唔係5580 係5508 先啱", "門口密碼係 5580", "門口密碼係 5508"),
+    ],
+)  # fmt: skip
+def test_what_was_told_is_put_right_by_what_differs(text: str, told: str, kept: str | None) -> None:
+    arguments = asked(text, told)[0][1]
+    assert arguments.get("to") == (told if kept else None)
+    assert kept is None or arguments["what"] == kept
+
+
+@pytest.mark.parametrize(
+    ("text", "intent", "what"),
+    [
+        ("what do u know abt marcus", "about", "marcus"),
+        ("list all my appointments", "about", "my appointments"),
+        ("你知我細佬啲咩", "about", "我細佬"),
+        ("ok delete everything abt kiara", "forget", "everything about kiara"),
+        ("把小鹿相关的全删掉", "forget", "小鹿相关的"),
+        ("阿嬤現在還在住院嗎", "recall", "阿嬤現在還在住院嗎"),
+        ("我而家住邊", "recall", "我而家住邊"),
+        ("我唔鍾意食芫荽", "remember", "我唔鍾意食芫荽"),
+        ("細佬叫阿俊 讀緊中六", "remember", "細佬叫阿俊 讀緊中六"),
+        ("佩珊那天要上班不能來", "remember", "佩珊那天要上班不能來"),
+        ("周凯说他想跳槽去网易", "remember", "周凯说他想跳槽去网易"),
+        ("我wifi密码是 kevin9527! 记一下", "remember", "我wifi密码是 kevin9527!"),
+        ("see u tmrw at the gym at 6, abt time", "remember", "see u tmrw at the gym at 6, abt time"),
+    ],
+)
+def test_what_is_written_otherwise_is_read_the_same_and_kept_as_it_was_typed(text: str, intent: str, what: str) -> None:
+    both = MemReader(TextTagger(), TextTagger(STATEMENTS))
+    [one] = both.read_request(text, (), WEDNESDAY)
+    assert (one.intent, one.what) == (intent, what)
+
+
+def test_what_is_told_behind_an_order_to_forget_is_kept() -> None:
+    both = MemReader(TextTagger(), TextTagger(STATEMENTS))
+    found = both.read_request("delete the flour supplier, we switched to Golden Mill", (), WEDNESDAY)
+    assert [(one.intent, one.what) for one in found] == [
+        ("forget", "the flour supplier"),
+        ("remember", "we switched to Golden Mill"),
+    ]
