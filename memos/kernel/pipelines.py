@@ -237,9 +237,9 @@ class Pipelines(Service):
 
     def _taken_back(self, asked: Sequence[Asked], where: Conversation) -> Done | None:
         """What was done just before, undone, where that is all that is asked: "delete that" brings nothing back."""
-        now, which = self._vault.now(), [one.last for one in asked]
+        which = [one.last for one in asked]
         within = 12 if which == ["done"] else 1  # questions may have been asked since
-        there = [done for done in reversed(list(self._done)) if done.is_last(where, now, within)]
+        there = [done for done in reversed(list(self._done)) if done.is_last(where, self._vault.now(), within)]
         asked_back = there and not (there[0].id or there[0].gone)  # after that nothing told goes
         last = next((done for done in there if done.gone or (done.id and not asked_back)), None)
         if asked_back and last is None and which == ["done"]:
@@ -426,11 +426,8 @@ class Pipelines(Service):
         for derived in [cube] if cube.blob else forms:
             self._forming.demote(caller, derived.id)
             log.undo.append(("unarchive", (derived.id,), {}))
-        log.lines.append(
-            f"As text again: {cube.text}"
-            if forms or cube.blob
-            else f"Nothing was done: it is neither in a cache nor in an adapter, and stays as text: {cube.text}"
-        )
+        stays = "Nothing was done: it is neither in a cache nor in an adapter, and stays as text"
+        log.lines.append(f"{'As text again' if forms or cube.blob else stays}: {cube.text}")
 
     def _reverse(self, caller: Caller, calls: Sequence[Call]) -> list[str]:
         done = []

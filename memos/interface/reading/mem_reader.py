@@ -194,7 +194,8 @@ class MemReader:
         days = [one.when for one in stated]
         is_one = not more or all(one.intent == "recall" for one in found)  # a statement may be torn
         if is_one and intents.is_told(text, first, states, has_fact, day):
-            return (Asked(intent="remember", what=text, when=intents.day_of(days, "", text)),)
+            told = references.resolved(text, references.known(turns), is_told=True)
+            return (Asked(intent="remember", what=told, when=intents.day_of(days, "", text)),)
         for_model = first.intent in ("remember", "correct") and wordings.ASKS_MODEL.match(text)
         of_life = first.intent in ("talk", "remember") and intents.asks_of_life(text)
         if not more and (for_model or of_life):

@@ -339,8 +339,9 @@ def _latest_first(cubes: Sequence[MemCube], asked: set[str]) -> list[MemCube]:
     changed, the latest first, which may be the state now."""
 
     def ends(earlier: MemCube, later: MemCube) -> bool:
-        shared = asked.intersection(terms(said_words(earlier)), terms(said_words(later)))
-        return bool(shared) and earlier.order < later.order and bool(_CHANGES.search(said_words(later)))
+        shared = set(terms(said_words(earlier), query=True)).intersection(terms(said_words(later), query=True))
+        is_change = earlier.order < later.order and _CHANGES.search(said_words(later)) is not None
+        return is_change and bool(asked & shared or len(shared) > 1)
 
     has = [asked.intersection(terms(said_words(cube))) for cube in cubes]
     place = {

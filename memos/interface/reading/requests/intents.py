@@ -154,7 +154,7 @@ def whole(asked: Asked, text: str, facts: Callable[[str], Sequence[Fact]]) -> As
         return Asked(intent="recall", what=text)
     if asked.intent == "remember" and set(facts(text)) > set(facts(asked.what)):
         return asked.model_copy(update={"what": text})  # "Hi, I'm Tom and I live in Hull"
-    is_said = before.rstrip().endswith((".", "!", "。", "！")) and not wordings.OF_MESSAGE.search(before)
+    is_said = before.rstrip().endswith((".", "!", ";", "。", "！", "；")) and not wordings.OF_MESSAGE.search(before)
     told = before if is_said and not wordings.REPLIES.fullmatch(before) else ""
     tail = "" if wordings.ADDS_NOTHING.fullmatch(after) else after
     return asked.model_copy(update={"what": told + asked.what + tail})
@@ -214,7 +214,8 @@ def day_of(stated: Sequence[str], when: str, text: str) -> str:
     """The day of what is told: that of its one statement with one, which knows by its verb whether it is over, else
     `when`."""
     days = [day for day in stated if day]
-    return days[0] if len(days) == 1 and not (when and language(text) == "zh") else when
+    is_open = language(text) == "zh" or wordings.MAY.search(text)  # "he said he can do it on saturday"
+    return days[0] if len(days) == 1 and not (when and is_open) else when
 
 
 def is_told(text: str, asked: Asked, states: bool, has_fact: bool, day: date) -> bool:

@@ -20,7 +20,7 @@ from memos.interface.reading.times import times
 from memos.lazy import pattern
 
 _NAME = pattern(
-    r"(?<![\w.])(?:(?:Dr|Mr|Mrs|Ms|Prof)\.? )?[A-ZÀ-ÖØ-Þ][a-zà-öø-ÿ]+(?:-[A-Z][a-z]+)?(?: [A-ZÀ-ÖØ-Þ][a-zà-öø-ÿ]+)?"
+    r"(?<![\w.])(?:(?:Dr|Mr|Mrs|Ms|Prof)\.? )?[A-ZÀ-ÖØ-Þ][a-zà-öø-ÿ]+(?:-[A-Z][a-z]+)?(?![A-Z])(?: [A-ZÀ-ÖØ-Þ][a-zà-öø-ÿ]+(?![A-Z]))?"
 )
 _TITLED = pattern(  # what follows is the name of a thing
     r"\b(?:song|film|movie|book|novel|play|poem|game|band|show|series|album|painting|caf[eé]|hotel|restaurant|bar|ship|boat|app|brand|not) $",
@@ -43,8 +43,6 @@ _TIME_NOUN = pattern(
     r"^(?:week|month|year|day|time|times|moment|morning|evening|afternoon|night|weekend|way|lot|bit|one|other|same|end|town|idea|first|last|world|future|past|beginning|place|job)$"
 )
 _NP = pattern(rf"(?<![\w’'])(?P<det>{_DET}) (?P<rest>[\w’'-]+(?: [\w’'-]+){{0,7}})")
-_SHE = pattern(r"\b(?:she|her|hers|herself)\b", re.IGNORECASE)
-_HE = pattern(r"\b(?:he|him|his|himself)\b", re.IGNORECASE)
 _NO_NOUN = r"again|too|now|any|please|either|to|and|or|but|for|at|with|from|on|about|in|yet|instead|back|also|when|where|what|who|how|that|if|because|as|by|is|was|anymore|until|off|out|up|down|so|then|there|here|today|tomorrow|yesterday|know|see|read|edit|have|use|access|write|change|look|the|a|an|my|our|this|these|those|some|all|not|only|alone"
 _NOUN_ALONE = pattern(rf" (?!(?:{_NO_NOUN})\b|\w+(?:s|ed|ing|t)\b)[a-z]+\s*(?:$|[.!?,;])")
 MAX_NOUN = 6  # words
@@ -54,7 +52,7 @@ _QUOTE = pattern(r"“([^”]+)”")
 _OF_TIME = pattern(r"(?P<week>下+个?(?=周|星期|礼拜)|next (?=[a-z]+day))|下+个?月(?=\d)|\d+月(?=\d)", re.IGNORECASE)
 _WEEK, _MONTH_DAY = pattern(r"周|星期|礼拜|[a-z]+day", re.IGNORECASE), pattern(r"\d+[号日]")
 _NUMBER = pattern(
-    r"(?:half |quarter (?:past|to) )?[£$€¥]?\d(?:[\d.,:/-]*\d)?(?: ?(?:o['’]?clock|[ap]m|k|kg|km|cm|%|块|元|点|岁)(?![a-z]))?",
+    r"[零一二两三四五六七八九十百千万]{2,}|(?:half |quarter (?:past|to) )?[£$€¥]?\d(?:[\d.,:/-]*\d)?(?: ?(?:o['’]?clock|[ap]m|k|kg|km|cm|%|块|元|点|岁)(?![a-z]))?",
     re.IGNORECASE,
 )
 _OWN_NAME = pattern(  # before who speaks
@@ -65,6 +63,7 @@ _PRONOUN = pattern(
 )
 _MEANS = {"she": "she", "her": "she", "hers": "she", "she's": "she", "她": "she"}  # others are "he"
 _NOBODY_YET = pattern(lambda: rf"(?:(?:{'|'.join(words_of('speak_of_nobody'))})(?![a-z])|[\W\d_])*", re.IGNORECASE)
+_CAPITAL = pattern(r"\w,? [A-Z][a-z]")  # of a name, within a sentence
 _NEXT_TO, _LATELY = 18, 3  # characters between "my husband is called" and a name; messages that a pronoun points into
 _HAN = r"\u4e00-\u9fff"
 
@@ -124,15 +123,12 @@ def known(turns: Sequence[Mapping[str, object]]) -> Known:
         content = str(turn.get("content", ""))
         by_model = str(turn.get("role", "")) == "assistant"
         names = names_in(content)
-        own += _behind(_OWN_NAME, names, content)
+        own += [name for name in names if re.search(_OWN_NAME.pattern + re.escape(name), content, re.IGNORECASE)]
         names = [name for name in names if name not in own]
         people += [speaker] if (speaker := str(turn.get("speaker", ""))) else []
         people += names
         things += [yours(thing, by_model) for thing in things_in(content)]
         said += [] if by_model else [f"{speaker}: {content}" if speaker else content]
-        if names and language(content) == "en":
-            women += names[:1] if _SHE.search(content) else []
-            men += names[:1] if _HE.search(content) else []
         of = {gender: [who for who, called in spoken_of(content) if called == gender] for gender in ("she", "he")}
         women += [name for name in names if name in of["she"]]
         men += [name for name in names if name in of["he"]]
@@ -142,13 +138,6 @@ def known(turns: Sequence[Mapping[str, object]]) -> Known:
             shared += _shared(sentence)
     named = _latest(people), _latest(things)
     return Known(*named, tuple(statements), tuple(women), tuple(men), tuple(shared), tuple(own), tuple(said))
-
-
-def _behind(words: re.Pattern[str], names: Sequence[str], text: str) -> list[str]:
-    """Those of the names that stand in a text just behind such words."""
-    low = text.lower()
-    ends = [found.end() for found in words.finditer(text)]
-    return [name for name in names if any(low.startswith(name.lower(), end) for end in ends)]
 
 
 _SHARED = pattern(
@@ -366,7 +355,11 @@ def meant(pronoun: str, before: str, about: Known, within: int | None = None) ->
         people = [who for who, called in spoken_of(text) if called in ("", gender) and who not in about.own]
         return list(dict.fromkeys(who for who in people if may_be(pronoun.lower(), who, about)))
 
-    if fit(before) or not (_NOBODY_YET.fullmatch(before) or wordings.FIRST.search(before) or spoken_of(before)):
+    if (
+        fit(before)
+        or _CAPITAL.search(before)
+        or not (_NOBODY_YET.fullmatch(before) or wordings.FIRST.search(before) or spoken_of(before))
+    ):
         return []  # "eoin lost his job"
     if any(_MEANS.get(earlier[0].lower(), "he") == gender for earlier in _PRONOUN.finditer(before)):
         return []  # as it was there

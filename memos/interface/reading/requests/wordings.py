@@ -69,7 +69,7 @@ UNKEPT = pattern(  # "..., don't save that", "don't remember that I like jazz"; 
     rf"(?i)(?:^|[.!?,;:\n]\s*|\b(?:but|and|so|please|pls) )(?:{_DONT}(?: (?:down|on to))?"
     r" (?:(?:any of )?(?:that|this|it)|what i (?:just )?(?:said|told you))(?: (?:down|anywhere|please|pls|plz|ok(?:ay)?|though|either|thanks))*\s*(?:$|[.!,;:)]|(?=\bbut\b)))"
     rf"|(?:^|[.!?\n]\s*)(?:{_DONT}(?: that (?=(?:i|my|we|our|i['’]\w+)\b)| (?=(?:i|we|i['’]\w+)\b))(?!.*\?\s*$)|off the record[,:])"
-    r"|(?:^|[，。！,;；]\s*)(?:请|拜托)?(?:你)?(?:也|就|先)?(?:别|不要|勿|不用)(?:帮我|给我)?(?:把)?(?:这个?|它|这些|这[句条件]话?)?(?:记录?|保?存|储存)(?:下来|住|下|起来)?(?:这个?|它|这些|这[句条件]话?)?\s*(?:$|[\s，。！,.!：:])|(?:^|[，。！,;；\s])这个?(?:就)?(?:别|不要|不用|不必)(?:帮我|给我)?(?:记|保?存)(?:录|下来|住|下|了)?(?:$|[\s，。！,.!])"
+    r"|(?:^|[，。！,;；]\s*)(?:请|拜托)?(?:你)?(?:也|就|先)?(?:别|不要|勿|不用)(?:帮我|给我)?(?:把)?(?:这个?|它|这些|这[句条件]话?)?(?:记录?|保?存|储存)(?:下来|住|下|起来)?(?:这个?|它|这些|这[句条件]话?)?\s*(?:$|[\s，。！,.!：:])|(?:^|[，。！,;；\s])这个?(?:就|先|也)?(?:别|不要|不用|不必)(?:帮我|给我)?(?:记|保?存)(?:录|下来|住|下|了)?(?:$|[\s，。！,.!])"
 )
 _SAY = r"(?:(?:please|pls|plz|kindly|can|could|would|you|just|no|oh|oops|ok(?:ay)?|wait|actually|sorry|now|and|then|hey|lol|haha|omg|nvm|never ?mind)[,.!]* )*"
 _ERASE = r"(?:forget(?: about)?|delete|erase|remove|wipe(?: out)?|scrub|clear|scrap|drop|lose|unsave|strike|scratch|get rid of|take back)"
@@ -96,15 +96,17 @@ CORRECTS = pattern(  # what was said just before
     r"(?i)(?:no|nope|nah|wait|sorry|oops|actually|correction|wrong|not quite|i meant|i mean|that['’]?s|it['’]?s|make (?:it|that)|should be)\b|不对|不是|错|应该|[更纠]正|我是说|.*(?:改过来|改一下|改正|更新一下)"
 )
 _RIGHT = r"(?!(?:wrong|not|right|true|false|correct|fine|ok(?:ay)?|it|that|this|nothing|no|yes|i|i['’]m|you|we|they|he|she|sorry|him|her|in|on|at|under|behind|by|with|from|for|about|because|so|but|and|really|very|too|just|still|never|always|been|going|getting|all|my|his|their|our|your)\b)[^\s,.!?][^\s,!?]*(?: [\w'’]+){0,3}?"
-_NOPE = (
-    r"(?:(?:no|nope|nah|wait|sorry|oops|actually|correction|wrong|hang on|dear|love|mate|hun|honey|darling)\b[,.! ]*)*"
-)
+_NOPE = r"(?:(?:no|nope|nah|wait|sorry|oops|actually|correction|wrong|hang on|i beg your pardon|(?:beg )?pardon(?: me)?|my mistake|my bad|apologies|excuse me|dear|love|mate|hun|honey|darling)\b[,.! ]*)*"
 NOPE = pattern(_NOPE, re.IGNORECASE)
 PUTS_RIGHT = pattern(  # what was said just before, and with what
     rf"(?i)(?:scrap|scratch|forget|ignore) (?:(?:that|the|what i said|last|thing|bit|about) ){{0,5}}(?P<old3>[^\s,!?]+)[,.;] (?:it['’]?s|it is|it was|make it) (?P<new3>{_RIGHT})[.!]*|{_NOPE}not (?P<old>[^\s,!?]+(?: [^\s,!?]+)?)[,.;]? (?:but )?(?:it['’]?s |it is |that['’]?s )?(?P<new>{_RIGHT})(?:,? (?:sorry|i (?:was )?(?:confused|misspoke|mistaken|wrong|mixed (?:it|them) up|got (?:it|that) wrong)))?[.!]*|{_NOPE}(?:it['’]?s|it is|(?:the|my|our) (?:[\w'’]+ ){{1,3}}(?:is|are|was)(?: on| at)?) (?P<new2>{_RIGHT}),? not (?P<old2>[^\s,!?]+)[.!]*"
     rf"|{_NOPE}(?:(?<=[,.! ])(?:it['’]?s|that['’]?s|it is)|i (?:meant|mean)|make (?:it|that)|(?:it )?should(?:['’]?ve| have)? be(?:en)?|(?<=[,.! ]))(?: actually)? ?(?P<right>{_RIGHT})(?:,? (?:sorry|actually))?[.!]*"
     rf"|(?:ok(?:ay)?,? |ugh,? )?(?:(?:it|that|this|she|he|they)(?:['’]?s| has| have| got)?(?: just| now)?(?: been)? )?(?:moved|changed|pushed(?: back)?|put back|brought forward|switched|rescheduled|postponed)(?: it| that)? to (?P<moved>{_RIGHT})(?: now)?[.!]*"
-    r"|(?:不对[，, ]*)?(?:不是|唔系|唔係)(?P<zold>[^\s，,他她它]{1,12}?)[，,。 ]*而?[是系係](?P<znew>[^\s，,我]{1,12}?)(?: ?(?:才对|先啱))?(?:[，, ]*我?(?:刚才)?(?:记|说|打|写|搞)错了?)?[。！]*|(?:不对|不是|错了|(?:刚刚?|刚才)?[说写打记]错了?|[更纠]正)[，,。！ ]*(?:应该是|应该|应为|改成|是)? ?(?P<zright>[^\s，。！？]{1,16}?)(?: ?才对)?[。！]*|(?:又|已经)?(?:改[到成为]|换[成到])(?P<zmoved>[^\s，。！？]{1,12}?)了?[。！]*"
+    r"|(?:不对[，, ]*)?(?:不是|唔系|唔係)(?P<zold>[^\s，,他她它]{1,12}?)[，,。 ]*而?[是系係](?P<znew>[^\s，,我]{1,12}?)(?: ?(?:才对|先啱))?(?:[，, ]*我?(?:刚才)?(?:记|说|打|写|搞)错了?)?[。！]*|(?:不对|不是|错了|(?:刚刚?|刚才)?[说写打记]错了?|[更纠]正)[，,。！ ]*(?:应该是|应该|应为|改成|是)? ?(?P<zright>[^\s，。！？]{1,16}?)(?: ?才对)?[。！]*|(?:[啊哦诶哎欸嗯] ?[，,]?)?(?:又|已经)?(?:改[到成为]|换[成到])(?P<zmoved>[^\s，。！？]{1,12}?)了?[。！]*"
+)
+MAY = pattern(
+    r"\b(?:can|could|will|would|may|might|should|must|going to|gonna|wants?|needs?|ha(?:s|ve) to)\b|['’]ll\b",
+    re.IGNORECASE,
 )
 WRONG_ZH = pattern(r"错|不对|不是")
 ASKS_ZH = pattern(  # for what is not told, or asks for it
@@ -127,7 +129,7 @@ TAKES_BACK = pattern(  # what was said, and not what was done
 )
 UNDO = pattern(
     rf"(?i){_SAY}(?:(?:undo|revert|reverse)(?: (?:it|that|this|the (?:last one|deletion|delete)))?|(?:bring|put|get|give me) (?:it|that|this|them) back|(?:restore|undelete|unforget) (?:it|that|this|them)){_THANKS}"
-    r"|(?:算了[，,]?|不对[，,]?|等等[，,]?)?(?:请|帮我)?(?:把[它这那]个?)?(?:撤[销回](?:刚才的?)?(?:删除|操作)?|恢复|还原|找回来?|加回[来去])(?:一下|回来)?[吧。！]*"
+    r"|(?:算了[，,]?|不对[，,]?|等等[，,]?)?(?:请|帮我)?(?:把[它这那]个?)?(?:(?:撤[销回]|恢复|还原|复原)(?:刚才的?)?(?:删除|操作)?|找回来?|加回[来去])(?:一下|回来)?[吧。！]*"
 )
 EVERYTHING = pattern(  # "everything you know about Callum"
     r"(?:everything|anything|whatever|all)(?: of it| (?:the )?(?:memories|things|stuff))?(?: (?:that )?(?:you|u)(?: (?:know|have|remember|stored|saved|kept))?)? (?:about|on|of|regarding) (?P<name>.+?)|(?:所有|一切|全部)?关于(?P<zh>.+?)(?:的(?:所有|一切|全部)?(?:事情?|记忆|东西|信息)?)?|(?P<zh2>[^\s，,]{1,8}?)(?:(?:相关|有关)的?|的(?=那些|所有|全部|一切))(?:那些|所有|全部|一切)?(?:的?(?:事情?|话|东西|信息|内容|记忆|记录))?|(?:everything|it all|all of it|all (?:the |my |your )?(?:memories|data|notes))(?: (?:that )?(?:you|u)(?:['’]ve)? (?:know|have|remember|stored|saved|kept|got)(?: stored)?)?|(?:所有|一切|全部)(?:的?(?:记忆|东西|信息))?",
