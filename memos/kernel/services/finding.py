@@ -341,7 +341,7 @@ def _latest_first(cubes: Sequence[MemCube], asked: set[str]) -> list[MemCube]:
     def ends(earlier: MemCube, later: MemCube) -> bool:
         shared = set(terms(said_words(earlier), query=True)).intersection(terms(said_words(later), query=True))
         is_change = earlier.order < later.order and _CHANGES.search(said_words(later)) is not None
-        return is_change and bool(asked & shared or len(shared) > 1)
+        return is_change and bool(asked & shared or len(shared) > 1 or not "".join(shared).isascii())
 
     has = [asked.intersection(terms(said_words(cube))) for cube in cubes]
     place = {

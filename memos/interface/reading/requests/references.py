@@ -63,7 +63,9 @@ _PRONOUN = pattern(
 )
 _MEANS = {"she": "she", "her": "she", "hers": "she", "she's": "she", "她": "she"}  # others are "he"
 _NOBODY_YET = pattern(lambda: rf"(?:(?:{'|'.join(words_of('speak_of_nobody'))})(?![a-z])|[\W\d_])*", re.IGNORECASE)
-_CAPITAL = pattern(r"\w,? [A-Z][a-z]")  # of a name, within a sentence
+_SOMEBODY_ELSE = pattern(  # a name within a sentence, or who says something
+    r"\w,? (?-i:[A-Z])[a-z]|\w (?:sa(?:id|ys)|told \w+|thinks|reckons|promised|wants)(?: that)? $", re.IGNORECASE
+)
 _NEXT_TO, _LATELY = 18, 3  # characters between "my husband is called" and a name; messages that a pronoun points into
 _HAN = r"\u4e00-\u9fff"
 
@@ -353,11 +355,12 @@ def meant(pronoun: str, before: str, about: Known, within: int | None = None) ->
 
     def fit(text: str) -> list[str]:
         people = [who for who, called in spoken_of(text) if called in ("", gender) and who not in about.own]
+        people = [who for who in people if not pronoun.isascii() or language(who) == "en"]
         return list(dict.fromkeys(who for who in people if may_be(pronoun.lower(), who, about)))
 
     if (
         fit(before)
-        or _CAPITAL.search(before)
+        or _SOMEBODY_ELSE.search(before)
         or not (_NOBODY_YET.fullmatch(before) or wordings.FIRST.search(before) or spoken_of(before))
     ):
         return []  # "eoin lost his job"
