@@ -223,7 +223,8 @@ class Finding(Service):
                 found += [after, cube] if _CHANGES.search(said_words(after)) else [cube, after]
             else:
                 found.append(cube)
-        return unique(found)
+        said = {bare(said_words(cube)): cube for cube in reversed(found)}  # the first of those that say the same
+        return unique(said[bare(said_words(cube))] for cube in found)
 
     def _replaced(self, caller: Caller, cube: MemCube, first: date, last: date) -> list[MemCube]:
         """What a memory has replaced that held at some time between two days, and what that had replaced before, the
