@@ -219,8 +219,8 @@ class MemReader:
         reads = self._statement_tagger and "correct" in (asked.intent, asked.doubted) and wordings.CORRECTS.match(text)
         for line in reversed(told.splitlines()):
             facts = [fact for one in (self.stated(line, USER, today) if reads else ()) for fact in one.facts]
-            fits = references.corrected(line, wrong, right, facts, today) if right else references.again(line, text)
-            if what := fits:
+            what = references.corrected(line, wrong, right, facts, today) if right else references.again(line, text)
+            if what:
                 when = times.find(what, today)
                 return Asked(intent="correct", what=what, to=line, when=when.when if when else "")
         return None
