@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from memos.cube import ANSWERING, NOTED, STEERING, Form, MemCube, State
 from memos.errors import UNUSABLE, CorruptBlob, FingerprintMismatch, InputError, UnsupportedLanguage
+from memos.interface.reading.phrasebook import Say, say_in_language_of
 from memos.interface.reading.phrasebook import language as language_of
 from memos.interface.reading.requests import wordings
 from memos.kernel import quoting
@@ -67,7 +68,8 @@ class Reply:
 @dataclass(frozen=True)
 class _Request:
     """How an answer is wanted. session: of `Access.session`; on_text, decode: see `Answering.chat`. quotes: where
-    the model can only guess, nothing is shown before it is judged, and memories are quoted; not to small_talk."""
+    the model can only guess, nothing is shown before it is judged, and memories are quoted; not to small_talk. say:
+    how memos speaks."""
 
     via: Via = "auto"
     turns: Turns = ()
@@ -76,6 +78,7 @@ class _Request:
     decode: DecodeConfig | None = None
     quotes: bool = False
     small_talk: bool = False
+    say: Say = str.format
 
 
 class Answering(Service):
@@ -117,9 +120,11 @@ class Answering(Service):
         their KV, so that it goes on in another process without being read again. on_text: is given the answer piece by
         piece; what it raises ends the answer. decode: of this answer, in place of config.decode.
         """
-        request = _Request(via, turns, self._session(caller, session), on_text, decode, quotes=True)
-        where = Conversation(caller, session, turns)
-        before = quoting.without_aside(self._sessions().messages(one) if (one := request.session) else turns)
+        named = self._session(caller, session)
+        before = quoting.without_aside(self._sessions().messages(named) if named else turns)
+        say = say_in_language_of(message, *(turn["content"] for turn in before[-1:]))
+        request = _Request(via, turns, named, on_text, decode, quotes=True, say=say)
+        where = Conversation(caller, session, turns, say)
         waiting = self._pipelines.doubts and self._pipelines.answered(message, where)
         asked, meant = waiting or (self._reader.read_request(message, before, self._today()), {})
         if waiting or len(asked) > 1 or asked[0].intent not in _ALONE:
@@ -178,8 +183,9 @@ class Answering(Service):
         if quotes and request.via != "none" and (op.wants.held or not quoting.stands(text, op.asks, facts)):
             small = request.small_talk and not (op.about and "?" in question)
             near, is_sure = ((), True) if small else self._finding.near(caller, op, admission, quoting.MOST_QUOTED)
-            way_out = "" if small or self._explained else quoting.WAY_OUT.format(model=self._config.model.path)
-            text = quoting.noted(beside) if small else quoting.quoted(question, near, way_out, is_sure)
+            say, model = request.say, self._config.model.path
+            way_out = "" if small or self._explained else say(quoting.WAY_OUT, model=model)
+            text = quoting.noted(say, beside) if small else quoting.quoted(say, question, near, way_out, is_sure)
             kv, rests_on = None, Admission(cubes=near if is_sure else ())
             self._explained = self._explained or bool(way_out)
         elif (quotes or not request.on_text) and self._host().in_closed_world and quoting.stutters(text):
@@ -337,7 +343,7 @@ class Answering(Service):
         """All that a message asks for, done; and what it asks, answered."""
         caller, questions = where.caller, [one.what for one in asked if one.intent == "recall"]
         done = self._pipelines.run(asked, where, meant)
-        reports = [self._seeing.report(caller, one) for one in asked if one.intent == "about"]
+        reports = [self._seeing.report(caller, one, where.say) for one in asked if one.intent == "about"]
         told = "\n".join(filter(None, [done.text, *reports] if asked[-1].intent != "recall" else reports))
         if told and questions and request.on_text:
             request.on_text(f"{told}\n")

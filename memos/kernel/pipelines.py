@@ -17,6 +17,7 @@ from uuid import uuid4
 
 from memos.cube import ANSWERING, USER, Blob, Form, MemCube, State
 from memos.errors import NotFound
+from memos.interface.reading.phrasebook import Say
 from memos.interface.reading.requests import picks
 from memos.kernel.access import Service, unique
 from memos.kernel.quoting import noted
@@ -80,11 +81,12 @@ class Done:
 
 @dataclass(frozen=True)
 class Conversation:
-    """Where a message is said: the session's name, or the turns before it, or neither."""
+    """Where a message is said: the session's name, or the turns before it, or neither. say: replies in its language."""
 
     caller: Caller
     session: str | None = None
     turns: Sequence[Mapping[str, str]] = ()
+    say: Say = str.format
 
 
 @dataclass
@@ -126,11 +128,15 @@ class _Log:
     """What a pipeline has done since a time, and the calls that undo it, in their order."""
 
     began: datetime
+    say: Say
     lines: list[str] = field(default_factory=list)
     undo: list[Call] = field(default_factory=list)
     remembered: list[MemCube] = field(default_factory=list)
     forgotten: list[str] = field(default_factory=list)
     gone: list[Episode | Add] = field(default_factory=list)
+
+    def tell(self, english: str, **values: object) -> None:
+        self.lines.append(self.say(english, **values))
 
 
 class Unclear(Exception):
@@ -186,7 +192,7 @@ class Pipelines(Service):
             asked, meant = [Asked(intent="forget")], {0: said}
         whats = [one.what for one in asked if one.what and "forget" in (one.intent, one.doubted)]
         if any(self._reader.forget(what).naming == USER for what in whats):
-            return Done(_ALL_OF_USER)
+            return Done(where.say(_ALL_OF_USER))
         steps: list[Step] = []
         for n, one in enumerate(asked):
             try:
@@ -199,7 +205,7 @@ class Pipelines(Service):
         gone = (step.cube for step in steps if step.cube and _is_final(step))
         final = (root.id for cube in gone for root in self._finding.roots(cube))
         self._lifecycle.require_deletable(*final)
-        log = _Log(self._vault.now())
+        log = _Log(self._vault.now(), where.say)
         try:
             for step in sorted(steps, key=_is_final):
                 self._do(caller, step, log)
@@ -214,7 +220,7 @@ class Pipelines(Service):
         if id or log.gone:
             until = self._vault.now() + _WAITS
             self._done.append(_Undoable(replace(where, turns=()), "\n".join(log.lines), until, id, tuple(log.gone)))
-        hint = [] if all(step.is_told for step in steps if _is_final(step)) else [_HOW_BACK]
+        hint = [] if all(step.is_told for step in steps if _is_final(step)) else [where.say(_HOW_BACK)]
         return Done("\n".join([*log.lines, *hint]), id, tuple(log.remembered), tuple(log.forgotten))
 
     def undo(self, caller: Caller, pipeline: str) -> list[str]:
@@ -244,14 +250,14 @@ class Pipelines(Service):
         last = next((done for done in there if done.gone or (done.id and not asked_back)), None)
         if asked_back and last is None and which == ["done"]:
             self._done.remove(there[0])
-            return Done("Nothing was done, so there is nothing to undo.")
+            return Done(where.say("Nothing was done, so there is nothing to undo."))
         if last is None or which not in (["done"], ["said"]) or (which == ["said"] and last.gone):
             return None
         self._done.remove(last)
         if last.id:
             self.undo(where.caller, last.id)
         back = self._keeping.record(where.caller, last.gone, reads_later=True)
-        return Done(f"Undone: {last.text}", remembered=tuple(back))
+        return Done(where.say("Undone: {text}", text=last.text), remembered=tuple(back))
 
     def _said_last(self, asked: Sequence[Asked], where: Conversation) -> tuple[str, ...]:
         """The memory of what the user has said just before, where that is to go."""
@@ -310,10 +316,8 @@ class Pipelines(Service):
                 return Promote(ids=(cube.id,), to=Form(str(asked.to)))
             case "demote":
                 return Demote(id=cube.id)
-            case "freeze":
-                return ChangeState(id=cube.id, to=State.FROZEN)
-            case "thaw":
-                return ChangeState(id=cube.id, to=State.ACTIVATED)
+            case "freeze" | "thaw":
+                return ChangeState(id=cube.id, to=State.FROZEN if asked.intent == "freeze" else State.ACTIVATED)
             case "rollback":
                 return Rollback(id=cube.id, version=self._version(asked, cube))
             case _:
@@ -335,16 +339,18 @@ class Pipelines(Service):
 
     def _ask_back(self, unclear: Unclear, asked: tuple[Asked, ...], meant: Meant, at: int, where: Conversation) -> Done:
         """Name what could be meant, and wait for the answer. Nothing is done."""
-        intent = unclear.asked.doubted or unclear.asked.intent
+        intent = where.say(unclear.asked.doubted or unclear.asked.intent)
         if not unclear.candidates:
-            return Done(f"Nothing was done: it is not clear which memory to {intent}, and none fits.")
+            none = "Nothing was done: it is not clear which memory to {intent}, and none fits."
+            return Done(where.say(none, intent=intent))
         there = {cube.id for cube in unclear.candidates}  # of a message and what was read in it one
         each = [c for c in unclear.candidates if there.isdisjoint(one.id for one in self._finding.told(c)[:-1])]
         shown, candidates = self._access.as_read(where.caller), tuple(each[:_NAMED])
         lines = [f"{n}. {cube.id} {shown(cube).text}" for n, cube in enumerate(candidates, start=1)]
         nothing = "Nothing was deleted" if unclear.asked.intent == "forget" else "Nothing was done"
-        which = "Which of these, or all of them?" if candidates[1:] else "Is it this one?"
-        question = "\n".join([f"{nothing} yet: it is not clear which memory to {intent}. {which}", *lines])
+        unsure = where.say(f"{nothing} yet: it is not clear which memory to {{intent}}.", intent=intent)
+        which = where.say("Which of these, or all of them?" if candidates[1:] else "Is it this one?")
+        question = "\n".join([f"{unsure} {which}", *lines])
         until, ids = self._vault.now() + _WAITS, tuple(cube.id for cube in candidates)
         self.doubts.append(_Doubt(replace(where, turns=()), question, until, asked, meant, at, ids))
         self._done.append(_Undoable(replace(where, turns=()), question, until, "", ()))
@@ -355,7 +361,7 @@ class Pipelines(Service):
     def _do(self, caller: Caller, step: Step, log: _Log) -> None:
         cube = step.cube
         if step.asked.intent == "withhold" and not cube:
-            log.lines.append("Not kept, as you asked.")
+            log.tell("Not kept, as you asked.")
         match step.operation:
             case Correct() | Add() as add:
                 self._remember(caller, add, log, cube)
@@ -364,7 +370,7 @@ class Pipelines(Service):
                 for root in (root for root in roots if root.id not in log.forgotten):
                     log.gone.append(self._keeping.retold(root))
                     log.forgotten += self._keeping.delete(caller, root.id)
-                log.lines.append(f"Forgotten: {cube.text}")
+                log.tell("Forgotten: {text}", text=cube.text)
             case GiveRight() as give if cube:
                 self._share(caller, step.asked, str(give.relation), cube, log)
             case TakeRight() if cube:
@@ -372,18 +378,18 @@ class Pipelines(Service):
             case Promote() as promote if cube:
                 made = self._forming.promote(caller, [cube.id], promote.to)
                 log.undo.append(("demote", (made.id,), {}))
-                log.lines.append(f"Promoted to {promote.to} as {made.id}: {cube.text}")
+                log.tell("Promoted to {to} as {id}: {text}", to=promote.to, id=made.id, text=cube.text)
             case Demote() if cube:
                 self._demote(caller, cube, log)
             case ChangeState(to=to) if cube:
                 freeze = to is State.FROZEN
                 (self._life.freeze if freeze else self._life.thaw)(caller, cube.id)
                 log.undo.append(("thaw" if freeze else "freeze", (cube.id,), {}))
-                log.lines.append(f"{'Frozen' if freeze else 'Thawed'}: {cube.text}")
+                log.tell("Frozen: {text}" if freeze else "Thawed: {text}", text=cube.text)
             case Rollback(version=version) if cube:
                 new = self._life.rollback(caller, cube.id, version)
                 log.undo.append(("rollback", (cube.id, cube.version), {}))
-                log.lines.append(f"Back to version {version}: {new.text}")
+                log.tell("Back to version {version}: {text}", version=version, text=new.text)
             case _:
                 pass
 
@@ -396,20 +402,20 @@ class Pipelines(Service):
                 self._lifecycle.supersede(cube.id, memories[-1].id)
         self._freshness.changed(memories)
         log.remembered += memories
-        new = [cube for cube in memories if self._is_new(cube.id, log)]
+        new = [cube for cube in memories if self._vault.transitions(cube.id)[0][0] >= log.began]
         # undone when what replaced them is gone
         log.undo += [("reinstate", (id,), {}) for id in self._vault.superseded.replaced(cube.id for cube in new)]
         log.undo += [("delete", (cube.id,), {}) for cube in new]
         if new and not add.facts:
             self._keeping.read_later(new)
-        log.lines.append(noted(memories))
+        log.lines.append(noted(log.say, memories))
 
     def _share(self, caller: Caller, asked: Asked, relation: str, cube: MemCube, log: _Log) -> None:
         day = datetime.fromisoformat(asked.until).date() if asked.until else None
         until = datetime.combine(day, time.max, timezone.utc) if day else None
         self._governing.grant(caller, cube.id, asked.with_, relation, until=until)
         log.undo.append(("revoke", (cube.id, asked.with_, relation), {}))
-        log.lines.append(f"Shared with {asked.with_} as {relation}: {cube.text}")
+        log.tell("Shared with {name} as {relation}: {text}", name=asked.with_, relation=relation, text=cube.text)
 
     def _unshare(self, caller: Caller, asked: Asked, cube: MemCube, log: _Log) -> None:
         before = self._governing.grants(caller, cube.id)
@@ -419,15 +425,16 @@ class Pipelines(Service):
             if grant not in left:
                 named = {"purpose": grant.purpose or None, "until": grant.until.isoformat() if grant.until else None}
                 log.undo.append(("grant", (grant.on, name_of(grant.to), str(grant.relation)), named))
-        log.lines.append(f"{'No longer' if count else 'It was not'} shared with {asked.with_}: {cube.text}")
+        said = "No longer shared with {name}: {text}" if count else "It was not shared with {name}: {text}"
+        log.tell(said, name=asked.with_, text=cube.text)
 
     def _demote(self, caller: Caller, cube: MemCube, log: _Log) -> None:
         forms = [c for c in self._vault.derived(cube.id) if isinstance(c.payload, Blob) and c.state in ANSWERING]
         for derived in [cube] if cube.blob else forms:
             self._forming.demote(caller, derived.id)
             log.undo.append(("unarchive", (derived.id,), {}))
-        stays = "Nothing was done: it is neither in a cache nor in an adapter, and stays as text"
-        log.lines.append(f"{'As text again' if forms or cube.blob else stays}: {cube.text}")
+        stays = "Nothing was done: it is neither in a cache nor in an adapter, and stays as text: {text}"
+        log.tell("As text again: {text}" if forms or cube.blob else stays, text=cube.text)
 
     def _reverse(self, caller: Caller, calls: Sequence[Call]) -> list[str]:
         done = []
@@ -437,11 +444,6 @@ class Pipelines(Service):
             self._invoke(caller, (name, values, named))
             done.append(f"{name} {values[0]}")
         return done
-
-    def _is_new(self, id: str, log: _Log) -> bool:
-        """True of a memory that the pipeline has made."""
-        made, _, _ = self._vault.transitions(id)[0]
-        return bool(made >= log.began)
 
 
 def _is_final(step: Step) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from memos.cube import NOTED, USER, Fact, MemCube, Turn, plain
+from memos.interface.reading.phrasebook import Say, reply_openings
 from memos.operation.life.knowledge import said_words, stated
 
 if TYPE_CHECKING:
@@ -22,9 +23,9 @@ _STUTTER = re.compile(r"(?:^| )(\S+(?: \S+){0,3})(?: \1){2,}(?: \S+)?$")  # the 
 NOT_REMEMBERED = "Nothing that is remembered answers that."
 NEAREST = f"{NOT_REMEMBERED} The nearest to it:"
 SMALL_TALK = "Tell me something to remember, or ask about what you have told me."
-_NOTED, _ASIDE = "Noted:", "(Quoted, because"
+_NOTED, _MINE = "Noted: {text}", f"{USER}: "
 WAY_OUT = (
-    f"{_ASIDE} {{model}} only reads sentences of the kind it was trained with. For answers in free words set a "
+    "(Quoted, because {model} only reads sentences of the kind it was trained with. For answers in free words set a "
     "chat model: --set model.path=Qwen/Qwen2.5-0.5B-Instruct)"
 )
 
@@ -33,14 +34,19 @@ def without_aside(turns: Sequence[dict[str, str]]) -> list[dict[str, str]]:
     """What was said, without what memos says of itself, in which nobody is spoken of; what was noted as it is kept."""
     said = list[dict[str, str]]()
     for turn in turns:
-        text = str(turn.get("content", "")).partition(f"\n{_ASIDE}")[0]
-        is_kept = text.startswith(_NOTED)
-        if turn.get("role") != "assistant" or not (is_kept or turn.get("kind") == NOTED):
+        text = _parted(str(turn.get("content", "")))[0]
+        kept = next((text[len(how) :] for how in reply_openings(_NOTED) if text.startswith(how)), "")
+        if turn.get("role") != "assistant" or not (kept or turn.get("kind") == NOTED):
             said.append({**turn, "content": text})
-        elif said and is_kept:  # a line for each memory
-            each = (one.strip(" .。") for one in text.removeprefix(_NOTED).split(f"{USER}: "))
+        elif said and kept:  # a line for each memory
+            each = (one.removeprefix(_MINE).strip(" .。") for one in kept.splitlines())
             said[-1] = said[-1] | {"content": "\n".join(filter(None, each))}
     return said
+
+
+def _parted(reply: str) -> list[str]:
+    """A reply, and what memos says of itself below it, if anything."""
+    return re.split(f"\n(?={'|'.join(map(re.escape, reply_openings(WAY_OUT)))})", reply, maxsplit=1)
 
 
 def facts_read(talk: Talk, admission: Admission, read: Callable[[str], Sequence[Fact]]) -> Iterator[Fact]:
@@ -69,32 +75,35 @@ def stutters(answer: str) -> bool:
     return bool(_STUTTER.search(" ".join(answer.split())))
 
 
-def quoted(question: str, cubes: Sequence[MemCube], way_out: str, is_sure: bool = True) -> str:
+def quoted(say: Say, question: str, cubes: Sequence[MemCube], way_out: str, is_sure: bool = True) -> str:
     """What memories say, best first. way_out: said below it, if anything is. is_sure: that they answer the question."""
     dated = "when" in question.lower().split()[:2] or "什么时候" in question
-    lines = [_line(cube, dated) for cube in cubes]
+    lines = [_line(say, cube, dated) for cube in cubes]
     if not (is_sure and cubes):
-        lines.insert(0, NEAREST if cubes else NOT_REMEMBERED)
+        lines.insert(0, say(NEAREST if cubes else NOT_REMEMBERED))
     return "\n".join([*lines, way_out] if way_out else lines)
 
 
 def joined(replies: Sequence[str]) -> str:
     """The replies to several questions as one; that nothing answers is said where that is so of all."""
-    first, *others = sorted(dict.fromkeys(replies), key=lambda reply: reply.startswith(NOT_REMEMBERED))
-    told = (other if not other.startswith(NOT_REMEMBERED) else "".join(other.partition(_ASIDE)[1:]) for other in others)
-    return "\n".join([first, *filter(None, told)])
+    nothing = reply_openings(NOT_REMEMBERED)
+    first, *others = sorted(dict.fromkeys(replies), key=lambda reply: reply.startswith(nothing))
+    return "\n".join([first, *(line for one in others for line in _parted(one)[one.startswith(nothing) :])])
 
 
-def noted(made: Sequence[MemCube]) -> str:
+def noted(say: Say, made: Sequence[MemCube]) -> str:
     """What is said to a message that asks nothing, of the memories that were made of it."""
-    return f"{_NOTED} " + " ".join(cube.text for cube in made) if made else SMALL_TALK
+    mine = say(_MINE)
+    each = (mine * cube.text.startswith(_MINE) + cube.text.removeprefix(_MINE) for cube in made)
+    return say(_NOTED if made else SMALL_TALK, text="\n".join(each))
 
 
-def _line(cube: MemCube, dated: bool) -> str:
+def _line(say: Say, cube: MemCube, dated: bool) -> str:
     header = cube.header
     said = header.said or (header.created if dated else None)  # of a chat, whose words are kept as they are said
     words = said_words(cube).removeprefix(f"{header.speaker or USER}: ")
     words = words if len(words) <= MAX_CHARS else words[:MAX_CHARS].rsplit(" ", 1)[0] + " …"
-    when = f" on {said:%-d %B %Y}" if said else ""
     who = "I" if header.role == "assistant" else "You" if header.speaker in ("", USER) else header.speaker
-    return f"{who} said{when}: “{words}”"
+    who = say(who) if who in ("I", "You") else who
+    line = "{who} said on {when:%-d %B %Y}: “{words}”" if said else "{who} said: “{words}”"
+    return say(line, who=who, when=said, words=words)

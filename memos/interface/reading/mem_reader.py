@@ -25,6 +25,7 @@ from memos.interface.reading.phrasebook import (
     NAME,
     SPEAKER,
     is_all_parsed,
+    is_known_question,
     language,
     messages_in,
     opened,
@@ -171,6 +172,8 @@ class MemReader:
             return (Asked(intent="about", ask="list", what=next(filter(None, lists.groups()))),)
         if asked := self._asked_within(text, turns, day):
             return (asked,)
+        if is_known_question(text):
+            return (Asked(intent="recall", what=text, who=references.who(text)),)
         [first, *more] = found = arguments.read(text, turns, day, _given(self._tagger))
         if asked := self._put_right(text, first, turns, day):
             return (asked,)

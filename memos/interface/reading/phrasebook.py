@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from memos.cube import Fact
+from memos.cube import USER, Fact
 from memos.errors import InputError
 from memos.extensions import Registry
 from memos.interface.reading.times.days import Resolve
@@ -226,6 +226,11 @@ def parse_question(question: str, speaker: str = "") -> list[Fact]:
     return [match.fact for match in _matches(question, speaker, _questions)]
 
 
+def is_known_question(text: str) -> bool:
+    """True of a text that is one question of the phrasebook, and nothing else."""
+    return [match.span for match in _matches(text, USER, _questions)] == [(0, len(text))]
+
+
 def matches(text: str, speaker: str, lower: bool) -> list[FormMatch]:
     """Where a clause states a fact. lower: it was written without capitals."""
     return list(_matches(text, speaker, _statements, lower))
@@ -326,8 +331,12 @@ _SCRIPTS = (
 )
 _SCRIPT_OF = tuple((tag, pattern(f"[{block}]")) for tag, block in _SCRIPTS)
 _LATIN = pattern(r"[A-Za-zÀ-ɏ]")
+_LETTER = pattern(r"[^\W\d_]")
 _LATIN_WORD = pattern(r"[A-Za-zÀ-ɏ]+")
 _SURROGATE = pattern(r"[\ud800-\udfff]")
+
+
+Say = Callable[..., str]  # (what memos says, in English, and what fills its {gaps}) -> how it is said
 
 
 @dataclass(frozen=True)
@@ -339,6 +348,7 @@ class MessageReading:
     people: Callable[[str], list[str]]  # that a text names, in order
     things: Callable[[str], list[str]]
     asked: Callable[[str, str], list[Fact]]  # (question, speaker) -> the facts, without their objects, that it asks for
+    replies: dict[str, str]  # what memos says, by what it says in English
 
 
 @dataclass(frozen=True)
@@ -375,6 +385,20 @@ def messages_in(text: str) -> MessageReading | None:
     tag = language(text)
     installed = None if tag == "en" else _installed().get(tag)
     return installed.messages if installed else None
+
+
+def say_in_language_of(*messages: str) -> Say:
+    """Says it in the language of the first message that has letters, where that is installed and has it."""
+    reading = messages_in(next((text for text in messages if _LETTER.search(text)), ""))
+    replies = reading.replies if reading else {}
+    return lambda english, /, **values: replies.get(english, english).format(**values)
+
+
+@cache
+def reply_openings(english: str) -> tuple[str, ...]:
+    """How a reply begins in each language, up to its first gap."""
+    replies = [english, *(one.messages.replies.get(english, english) for one in _installed().values() if one.messages)]
+    return tuple(reply.partition("{")[0] for reply in replies)
 
 
 @cache

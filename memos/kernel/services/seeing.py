@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memos.infrastructure.vault.audit.records import LoggedDecision
+    from memos.interface.reading.phrasebook import Say
     from memos.kernel.services.finding import Finding
     from memos.kernel.services.keeping import Keeping
     from memos.kernel.services.planning import Planning
@@ -176,23 +177,23 @@ class Seeing(Service):
 
     # what a message asks about the memory itself
 
-    def report(self, caller: Caller, asked: Asked) -> str:
+    def report(self, caller: Caller, asked: Asked, say: Say) -> str:
         """What a message asks about the memory itself: what there is, how much, since when. Raises Denied."""
         match asked.ask:
             case "list":
-                return self._listed(self._meant(caller, asked))
+                return self._listed(self._meant(caller, asked), say)
             case "count":
                 count = len(self._meant(caller, asked))
-                return "1 memory." if count == 1 else f"{count} memories."
+                return say("1 memory." if count == 1 else "{count} memories.", count=count)
             case "history":
-                return self._history(caller, asked.what)
+                return self._history(caller, asked.what, say)
             case "jobs":
                 jobs = self._planning.jobs(caller)
-                return "\n".join(f"{job.id} {job.kind} {job.state}" for job in jobs) or "No job is going on."
+                return "\n".join(f"{job.id} {job.kind} {job.state}" for job in jobs) or say("No job is going on.")
             case "status":
                 return self._status(caller)
             case _:
-                return self._origins_of(caller, asked.what)
+                return self._origins_of(caller, asked.what, say)
 
     def _meant(self, caller: Caller, asked: Asked) -> list[MemCube]:
         """The memories about something; about nothing or oneself, all; those alone that were said in a time. What was
@@ -216,15 +217,17 @@ class Seeing(Service):
         like = {id for cube in near for id in (cube.id, *(source.id for source in cube.sources))}
         return [cube for cube in cubes if cube.id in like]
 
-    def _listed(self, cubes: list[MemCube]) -> str:
-        more = f"\n... and {len(cubes) - MAX_LISTED} more" if len(cubes) > MAX_LISTED else ""
-        return "\n".join(f"{c.id} {c.text}" for c in cubes[:MAX_LISTED]) + more or "Nothing is remembered of that."
+    def _listed(self, cubes: list[MemCube], say: Say) -> str:
+        more = [say("... and {more} more", more=len(cubes) - MAX_LISTED)] if len(cubes) > MAX_LISTED else []
+        lines = [*(f"{c.id} {c.text}" for c in cubes[:MAX_LISTED]), *more]
+        return "\n".join(lines) or say("Nothing is remembered of that.")
 
-    def _history(self, caller: Caller, what: str) -> str:
+    def _history(self, caller: Caller, what: str, say: Say) -> str:
         found = self._finding.described(caller, self._reader.forget(what))[0] if what else []
         if len(found) == 1:
             return "\n".join(str(event) for event in self._keeping.history(caller, found[0].id))
-        return "Say more closely which memory: " + (" | ".join(f"{c.id} {c.text}" for c in found) or "none fits")
+        which = " | ".join(f"{c.id} {c.text}" for c in found) or say("none fits")
+        return say("Say more closely which memory: {which}", which=which)
 
     def _status(self, caller: Caller) -> str:
         cubes = self._finding.cubes(caller)
@@ -232,11 +235,12 @@ class Seeing(Service):
         frozen = sum(c.state is State.FROZEN for c in cubes)
         return ", ".join([*(f"{n} {form}" for form, n in sorted(forms.items())), f"{frozen} frozen"])
 
-    def _origins_of(self, caller: Caller, what: str) -> str:
+    def _origins_of(self, caller: Caller, what: str, say: Say) -> str:
         near = self._finding.search(caller, what) if what else []
         if not near:
-            return "Ask `memos explain` with the question: it names the memories that an answer was given from."
-        return "From: " + " | ".join(f"{hit.cube.id} {hit.cube.text} ({hit.cube.header.origin})" for hit in near[:3])
+            return say("Ask `memos explain` with the question: it names the memories that an answer was given from.")
+        each = (f"{hit.cube.id} {hit.cube.text} ({hit.cube.header.origin})" for hit in near[:3])
+        return say("From: {which}", which=" | ".join(each))
 
 
 def _hottest(cubes: Sequence[MemCube], topics: Iterable[Topic], most: int) -> Iterator[Warm]:

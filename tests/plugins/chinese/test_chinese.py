@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+from string import Formatter
+
 import pytest
 
+from memos import Memory
 from memos.cube import Fact
 from memos.interface.reading import phrasebook
 from memos.interface.reading.mem_reader import MemReader
 from memos.interface.reading.requests import references
 from memos.interface.reading.requests.intents import is_question
 from memos.interface.reading.statements.statements import read
+from memos.plugins.chinese import CHINESE
 
 
 def facts(sentence: str) -> list[tuple[str, str, str, str]]:
@@ -143,3 +149,32 @@ def test_without_the_plug_in_a_message_is_read_as_an_english_one(monkeypatch: py
     monkeypatch.setattr(phrasebook, "_installed", dict)
     assert references.names_in("王芳认识 Tom。") == ["Tom"]
     assert is_question("王芳住在哪里？") and not is_question("王芳住在上海。")
+
+
+def test_what_memos_says_is_there_in_chinese_with_the_same_gaps() -> None:
+    assert CHINESE.messages
+    replies, said = CHINESE.messages.replies, list[str]()
+    for path in Path("memos/kernel").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("say", ".tell")):
+                said += [one.value for one in ast.walk(node.args[0]) if isinstance(one, ast.Constant)]
+    sentences = [text for text in said if isinstance(text, str) and text[0].isupper()]
+    assert len(sentences) > 15
+    assert [text for text in sentences if text not in replies] == []
+    for english, chinese in replies.items():
+        gaps, filled = ({gap for _, gap, _, _ in Formatter().parse(text) if gap} for text in (english, chinese))
+        assert gaps == filled, english
+
+
+def test_a_chat_is_answered_in_the_language_of_the_message(tmp_path: Path, ada: str) -> None:
+    def said(*messages: str) -> list[str]:
+        with Memory(vault=tmp_path / "vault") as memory:
+            return [memory.chat(text, user_id=ada, session="monday")["text"] for text in messages]
+
+    assert said("我住在杭州", "我妈妈对青霉素过敏") == ["记下了：我住在杭州。", "记下了：我妈妈对青霉素过敏。"]
+    assert said("你记得多少条", "How many memories have you got?") == ["2 条记忆。", "2 memories."]
+    where, other = said("我妈妈对什么过敏", "where do I live?")
+    assert where.startswith("你说过：“我妈妈对青霉素过敏。”") and not other.startswith("你")
+    forgotten, undone, answered = said("忘掉我住在哪里", "撤销", "1")
+    assert forgotten.startswith("已忘记：") and undone.startswith("已撤销：")
+    assert answered.startswith("可以告诉我")  # a number has no language of its own

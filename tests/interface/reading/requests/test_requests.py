@@ -554,6 +554,13 @@ def test_a_message_is_cut_into_what_it_tells_and_what_it_asks() -> None:
     assert (question.intent, question.what) == ("recall", "Should I share my notes? 对吧？")
 
 
+def test_a_question_of_the_phrasebook_is_one_without_a_tagger() -> None:
+    [asked] = MemReader().read_request("Do you know Helga's dream trip?", today=WEDNESDAY)
+    assert (asked.intent, asked.what, asked.who) == ("recall", "Do you know Helga's dream trip?", "Helga")
+    with pytest.raises(TypeError):
+        MemReader().read_request("Do you know Helga's dream trip? Delete it.", today=WEDNESDAY)
+
+
 class _Stub:
     """Sees an order in the second and the third sentence, and talk in the first."""
 
