@@ -132,7 +132,8 @@ class Answering(Service):
         beside = self._reader.read_message(message)  # what a question tells
         remembered = unique(self._keeping.remember(caller, beside)) if beside else []
         small = replace(request, small_talk=asked[0].intent == "talk")
-        reply = self._answer_each(caller, [message], small, remembered)
+        question = asked[0].what if asked[0].last else message  # with what it goes on from
+        reply = self._answer_each(caller, [question], small, remembered)
         return replace(reply, remembered=tuple(remembered), operations=asked)
 
     def ask(

@@ -346,11 +346,11 @@ class Pipelines(Service):
         there = {cube.id for cube in unclear.candidates}  # of a message and what was read in it one
         each = [c for c in unclear.candidates if there.isdisjoint(one.id for one in self._finding.told(c)[:-1])]
         shown, candidates = self._access.as_read(where.caller), tuple(each[:_NAMED])
-        lines = [f"{n}. {cube.id} {shown(cube).text}" for n, cube in enumerate(candidates, start=1)]
+        lines = [f"{n}. {c.id} {where.say('{text}', text=shown(c).text)}" for n, c in enumerate(candidates, start=1)]
         nothing = "Nothing was deleted" if unclear.asked.intent == "forget" else "Nothing was done"
-        unsure = where.say(f"{nothing} yet: it is not clear which memory to {{intent}}.", intent=intent)
+        unsure = where.say(f"{nothing} yet: it is not clear which memory to {{intent}}. ", intent=intent)
         which = where.say("Which of these, or all of them?" if candidates[1:] else "Is it this one?")
-        question = "\n".join([f"{unsure} {which}", *lines])
+        question = "\n".join([unsure + which, *lines])
         until, ids = self._vault.now() + _WAITS, tuple(cube.id for cube in candidates)
         self.doubts.append(_Doubt(replace(where, turns=()), question, until, asked, meant, at, ids))
         self._done.append(_Undoable(replace(where, turns=()), question, until, "", ()))

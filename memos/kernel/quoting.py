@@ -93,8 +93,7 @@ def joined(replies: Sequence[str]) -> str:
 
 def noted(say: Say, made: Sequence[MemCube]) -> str:
     """What is said to a message that asks nothing, of the memories that were made of it."""
-    mine = say(_MINE)
-    each = (mine * cube.text.startswith(_MINE) + cube.text.removeprefix(_MINE) for cube in made)
+    each = (say("{text}", text=cube.text) for cube in made)
     return say(_NOTED if made else SMALL_TALK, text="\n".join(each))
 
 
@@ -105,5 +104,5 @@ def _line(say: Say, cube: MemCube, dated: bool) -> str:
     words = words if len(words) <= MAX_CHARS else words[:MAX_CHARS].rsplit(" ", 1)[0] + " …"
     who = "I" if header.role == "assistant" else "You" if header.speaker in ("", USER) else header.speaker
     who = say(who) if who in ("I", "You") else who
-    line = "{who} said on {when:%-d %B %Y}: “{words}”" if said else "{who} said: “{words}”"
-    return say(line, who=who, when=said, words=words)
+    line = "{who} said on {when}: “{words}”" if said else "{who} said: “{words}”"
+    return say(line, who=who, when=f"{said:{say('%-d %B %Y')}}" if said else "", words=words)

@@ -211,7 +211,7 @@ def test_what_was_done_just_before_is_taken_back(kernel: MemOS, ada: str, words:
     [oslo] = kernel.within(ada).add("I live in Oslo.")
     done = kernel.within(ada).chat("Remember that I have moved to Rome.")
     assert kernel.within(ada).get(oslo.id).state is State.ARCHIVED
-    assert kernel.within(ada).chat(words).text in (f"Undone: {done.text}", f"已撤销：{done.text}")
+    assert kernel.within(ada).chat(words).text in (f"Undone: {done.text}", f"已撤销，刚才是：{done.text}")
     assert [c.id for c in kernel.within(ada).memories()] == [oslo.id]
     kernel.within(ada).chat(words)  # once
     assert [c.id for c in kernel.within(ada).memories()] == [oslo.id]

@@ -183,10 +183,10 @@ def test_chinese_is_quoted_where_it_answers_and_nowhere_else(tmp_path: Path, ada
         for asked, answer in (("我叫什么名字？", "小明"), ("我在哪里工作？", "阿里巴巴"), ("我女朋友叫什么？", "小红")):
             lines = memory.chat(asked, user_id=ada)["text"].splitlines()
             assert answer in lines[0] and not any(line.startswith("你说过") for line in lines[1:])
-        assert memory.chat("我的狗几岁了？", user_id=ada)["text"] == "记得的内容里没有这个问题的答案。"
+        assert memory.chat("我的狗几岁了？", user_id=ada)["text"] == "这个你还没跟我说过。"
         kept = len(memory.get_all(user_id=ada)["results"])
         for asked in ("我能不能吃海鲜", "国庆节我们有啥安排"):
-            assert memory.chat(asked, user_id=ada)["text"] == "记得的内容里没有这个问题的答案。"
+            assert memory.chat(asked, user_id=ada)["text"] == "这个你还没跟我说过。"
         assert len(memory.get_all(user_id=ada)["results"]) == kept
 
 

@@ -10,29 +10,14 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from memos.cube import USER, Contrast, Fact, Probe
-from memos.interface.reading.phrasebook import Relation, language, phrasebook
+from memos.cube import USER, Contrast, Fact, Lesson, Probe, Text
+from memos.interface.reading.phrasebook import Relation, language, phrasebook, read_book
 
-NAMES = (
-    "Alice Bruno Carla Dennis Edith Felipe Grace Hassan Irene Jakob Kira Leon Marta Niko Oksana Pedro Rita Stefan Thea "
-    "Ugo Vilma Wanda Yannick Zelda Agnes Bernd Camila Dario Elise Fabio Gerda Henrik Ilse Jorge Katja Lionel Magda "
-    "Nestor Odile Pavel Ramona Silas Tilda Urban Verena Wilma Xaver Ylva Zeno Astrid Benno Corinna Detlef Esther "
-    "Amina Boris Chiara Diego Emil Flora Gaspard Hilda Igor Jasmin Klaus Leila Milan Nadja Otto Paula Quirin Rahel "
-    "Sven Tanja Ulrich Viola Walter Yusuf Zora Arne Brigitte Conrad Dora Edgar Frieda Georg Helga Ivan Jutta Kai"
-).split()
+_BOOK = read_book("memos.interface.reading", "contrasts.yaml")
+NAMES = _BOOK["names"].split()
 _ONSETS = "b c d f g h j k l m n p r s t v w z br dr fl gr kl pr sk st tr".split()
 _CODAS = ("", "", "n", "r", "l", "s", "t", "m")
 _INVENTED = 1 / 3  # of the names and objects: there is no end of them, so they cannot be learnt one by one
-_GENERAL = (
-    "What is the capital of France?",
-    "How many days are in a week?",
-    "What colour is the sky?",
-    "Who are you?",
-    "What is two plus two?",
-    "Name a fruit.",
-    "What do cows drink?",
-    "What is the opposite of hot?",
-)
 
 
 def invented(rng: random.Random) -> str:
@@ -66,7 +51,7 @@ def contrasts(facts: Sequence[Fact], known: Sequence[str], seed: int, size: int 
         own = rng.sample(known[held_out::2], len(known[held_out::2]))
         closed, over = (size, size) if held_out else (15 * size, 3 * size)
         own = own[: size // 2] if held_out else own
-        out += [Contrast(question=q, held_out=held_out, known=True) for q in (*_GENERAL[held_out::2], *own)]
+        out += [Contrast(question=q, held_out=held_out, known=True) for q in (*_BOOK["general"][held_out::2], *own)]
         out += [maker.closed() for _ in range(closed)]
         out += [maker.over_context(override=n % 3 == 0) for n in range(over)]
     return out
@@ -175,3 +160,15 @@ def askable(facts: Iterable[Fact]) -> list[Fact]:
     """Those that a question of the phrasebook has for its answer: they hold, and are in its language."""
     plain = (fact.model_copy(update={"mode": "is", "sole": False}) for fact in facts if fact.holds)
     return [f for f in dict.fromkeys(plain) if f.relation in phrasebook() and language(f.object) == "en"]
+
+
+def lessons(memories: Sequence[Text]) -> list[Lesson]:
+    """The probes of each memory, its own and those of its facts, each over that memory alone: a teacher has nothing
+    else to confuse it with. A question that two of the memories answer has no one answer, and is left out.
+    """
+    unambiguous = set(probes(fact for memory in memories for fact in memory.facts))
+    return [
+        Lesson(memories=(memory.text,), probe=probe)
+        for memory in memories
+        for probe in (*memory.probes, *(p for p in probes(memory.facts) if p in unambiguous))
+    ]

@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
+from unicodedata import category
 
 from typing_extensions import assert_never
 
 from memos.cube import USER, Contrast, Fact, Lesson, Probe, Text, whose
 from memos.errors import InputError
-from memos.interface.reading.contrasts import askable, contrasts, probes
+from memos.interface.reading.contrasts import askable, contrasts, lessons, probes
 from memos.interface.reading.documents.conversation import conversation
 from memos.interface.reading.documents.parts import DialogueTurn, Part, Passage, TableRow, ToolCall, read
 from memos.interface.reading.episodes import episode
@@ -159,24 +160,15 @@ class MemReader:
     def _read_request(self, text: str, turns: Sequence[Mapping[str, object]], day: date) -> tuple[Asked, ...]:
         if wordings.ASKS_PLAINLY.match(text) and not re.search(r"[.!?:;]", text):
             text += "?"  # as the tagger knows questions
-        if self.withholds(text) and not wordings.UNKEPT.fullmatch(text):
-            return (Asked(intent="withhold", what=intents.intent(text, USER)[1]),)
-        all_of = wordings.FORGETS_ALL.fullmatch(text)
-        every = all_of["all"] or all_of["zh_all"] if all_of else ""
-        if every and (naming := self.forget(every).naming):
-            doubted = "forget" if naming == USER else ""
-            return (Asked(intent="ask_back" if doubted else "forget", what=every, doubted=doubted),)
-        if wordings.REPLIES.fullmatch(text):
-            return (Asked(intent="talk"),)
-        if lists := wordings.LISTS.fullmatch(text):
-            return (Asked(intent="about", ask="list", what=next(filter(None, lists.groups()))),)
-        if asked := self._asked_within(text, turns, day):
+        if asked := self._plainly_asked(text, turns, day):
             return (asked,)
-        if is_known_question(text):
-            return (Asked(intent="recall", what=text, who=references.who(text)),)
         [first, *more] = found = arguments.read(text, turns, day, _given(self._tagger))
         if asked := self._put_right(text, first, turns, day):
             return (asked,)
+        if not more and intents.asks_of_before(text, first):
+            follows = wordings.REFERS.search(text) or text.startswith(("涨", "换", "改", "那"))
+            said = references.asked_last(turns) if follows else ""
+            return (Asked(intent="recall", what=f"{said}, {text}".strip(" ,"), last="said" if said else ""),)
         clear = not more and (first.doubted or first.intent in ("forget", "rollback"))
         if wordings.UNDO.fullmatch(text) or (first.doubted == "rollback" and not first.what):
             return (Asked(intent="ask_back", doubted="rollback", last="done"), *more)
@@ -191,8 +183,12 @@ class MemReader:
         if not (more or is_order) and (order := wordings.FORGETS.fullmatch(text)):
             unsure = first if first.doubted == "forget" else Asked(intent="forget")
             return (unsure.model_copy(update={"what": next(filter(None, order.groups()))}),)
-        tells = self._statement_tagger and (first.intent != "recall" or language(text) == "zh")
-        stated = self.stated(text, USER, day) if tells else []
+        head = re.match(r"(?i)[^,，]*\b(?:my|our|the)\b[^,，]*(?=[,，])", text)
+        if head and not is_order and (order := wordings.FORGETS.fullmatch(head[0])):
+            first, more = Asked(intent="forget", what=next(filter(None, order.groups()))), []
+            found = [first]
+        tells = first.intent != "recall" or language(text) == "zh"
+        stated = self._stated(text, day) if tells else []
         states, has_fact = bool(stated or self.facts(text)), any(one.facts for one in stated)
         days = [one.when for one in stated]
         is_one = not more or all(one.intent == "recall" for one in found)  # a statement may be torn
@@ -207,26 +203,47 @@ class MemReader:
             return (Asked(intent="remember", what=text, when=first.when),)
         meant = [one for one in found if one.intent != "forget" or wordings.GETS_RID.search(text)]
         rest = intents.told_behind(text, meant[0].what) if [one.intent for one in meant] == ["forget"] else ""
-        if rest and (self.stated(rest, USER, day) if self._statement_tagger else self.facts(rest)):
+        if rest and (self._stated(rest, day) or self.facts(rest)):
             meant.append(Asked(intent="remember", what=rest))
         if not more and first.intent in ("remember", "correct"):
             whole = intents.whole(first, text, self.facts)
             meant = [whole.model_copy(update={"when": intents.day_of(days, whole.when, text)})]
         return tuple(intents.untorn(meant, text, [one.words for one in stated])) or (Asked(intent="talk"),)
 
+    def _plainly_asked(self, text: str, turns: Sequence[Mapping[str, object]], day: date) -> Asked | None:
+        """What a message asks for by its form alone; None where that does not tell."""
+        if self.withholds(text) and not wordings.UNKEPT.fullmatch(text):
+            return Asked(intent="withhold", what=intents.intent(text, USER)[1])
+        all_of = wordings.FORGETS_ALL.fullmatch(text)
+        every = all_of["all"] or all_of["zh_all"] if all_of else ""
+        if every and (naming := self.forget(every).naming):
+            doubted = "forget" if naming == USER else ""
+            return Asked(intent="ask_back" if doubted else "forget", what=every, doubted=doubted)
+        if wordings.REPLIES.fullmatch(text):
+            return Asked(intent="talk")
+        if lists := wordings.LISTS.fullmatch(text):
+            return Asked(intent="about", ask="list", what=next(filter(None, lists.groups())))
+        if asked := self._asked_within(text, turns, day):
+            return asked
+        is_asked = is_known_question(text) or wordings.JUST_A_NOUN.fullmatch(text)
+        return Asked(intent="recall", what=text, who=references.who(text)) if is_asked else None
+
     def _put_right(self, text: str, asked: Asked, turns: Sequence[Mapping[str, object]], today: date) -> Asked | None:
-        """A correction by nothing but what is right: "no, it's 5200"; None for any other message."""
-        (wrong, right), told = references.put_right(text), references.told_last(turns)
-        if not (told and (right or wordings.CORRECTS.match(text))):
+        """A correction of what was told by what is right: "no, it's 5200"; None for any other message."""
+
+        def facts(line: str) -> list[Fact]:
+            reads = "correct" in (asked.intent, asked.doubted) and wordings.CORRECTS.match(text)
+            return [fact for one in (self._stated(line, today) if reads else ()) for fact in one.facts]
+
+        what, of = references.right_in_place(text, turns, asked.intent in ("ask_back", "talk"), facts, today)
+        if not what:
             return None
-        reads = self._statement_tagger and "correct" in (asked.intent, asked.doubted) and wordings.CORRECTS.match(text)
-        for line in reversed(told.splitlines()):
-            facts = [fact for one in (self.stated(line, USER, today) if reads else ()) for fact in one.facts]
-            what = references.corrected(line, wrong, right, facts, today) if right else references.again(line, text)
-            if what:
-                when = times.find(what, today)
-                return Asked(intent="correct", what=what, to=line, when=when.when if when else "")
-        return None
+        found = times.find(what, today)
+        when = intents.day_of([one.when for one in self._stated(what, today)], found.when if found else "", what)
+        return Asked(intent="correct" if of else "remember", what=what, to=of, when=when)
+
+    def _stated(self, text: str, day: date) -> list[TaggedStatement]:
+        return self.stated(text, USER, day) if self._statement_tagger else []
 
     def _asked_within(self, text: str, turns: Sequence[Mapping[str, object]], today: date) -> Asked | None:
         """A request for a list, a count or a search of what was said in some time; None for any other message."""
@@ -298,15 +315,8 @@ class MemReader:
         return askable(facts)
 
     def lessons(self, memories: Sequence[Text]) -> list[Lesson]:
-        """The probes of each memory, its own and those of its facts, each over that memory alone: a teacher has nothing
-        else to confuse it with. A question that two of the memories answer has no one answer, and is left out.
-        """
-        unambiguous = set(self.probes(fact for memory in memories for fact in memory.facts))
-        return [
-            Lesson(memories=(memory.text,), probe=probe)
-            for memory in memories
-            for probe in (*memory.probes, *(p for p in self.probes(memory.facts) if p in unambiguous))
-        ]
+        """The probes of each memory over that memory alone; see memos.interface.reading.contrasts."""
+        return lessons(memories)
 
     def contrasts(self, facts: Sequence[Fact], known: Sequence[str], seed: int) -> list[Contrast]:
         """Prompts whose answers an adapter of these facts must not change; see memos.interface.reading.contrasts."""
@@ -432,7 +442,8 @@ def _line(words: str, speaker: str, facts: tuple[Fact, ...], said: datetime | No
     A statement about others alone stands without its speaker, whom the header names: "Mira: Nadia lives in Oslo."
     reads to a small model as if Mira did.
     """
-    end = "" if words[-1] in ".!?。！？…" else "。" if language(words) == "zh" else "."
+    is_ended = words[-1] in ".!?。！？…" or category(words[-1]) in ("So", "Mn")  # as emojis are
+    end = "" if is_ended else "。" if language(words) == "zh" else "."
     others = facts and not intents.FIRST_PERSON.search(words) and all(fact.subject != speaker for fact in facts)
     if others or not speaker:
         return f"{words}{end}"

@@ -371,13 +371,14 @@ def languages(text: str) -> Iterator[Language]:
     yield from (_installed()[tag] for tag in tags if tag in _installed())
 
 
-def language_of(sentence: str) -> Language | None:
-    """The installed language that most of a sentence is in, whatever names stand in it."""
+def language_of(sentence: str, many: float = 1.5) -> Language | None:
+    """The installed language that most of a sentence is in, whatever names stand in it. many: its characters for a word
+    of Latin letters."""
     if sentence.isascii():
         return None
     counts = {tag: len(script.findall(sentence)) for tag, script in _SCRIPT_OF}
     tag = max(counts, key=lambda tag: counts[tag])
-    return _installed().get(tag) if counts[tag] * 2 > len(_LATIN_WORD.findall(sentence)) * 3 else None
+    return _installed().get(tag) if counts[tag] >= len(_LATIN_WORD.findall(sentence)) * many else None
 
 
 def messages_in(text: str) -> MessageReading | None:
@@ -389,9 +390,15 @@ def messages_in(text: str) -> MessageReading | None:
 
 def say_in_language_of(*messages: str) -> Say:
     """Says it in the language of the first message that has letters, where that is installed and has it."""
-    reading = messages_in(next((text for text in messages if _LETTER.search(text)), ""))
-    replies = reading.replies if reading else {}
-    return lambda english, /, **values: replies.get(english, english).format(**values)
+    spoken = language_of(next((text for text in messages if _LETTER.search(text)), ""), many=1)
+    replies = spoken.messages.replies if spoken and spoken.messages else {}
+    mine = f"{USER}: "
+
+    def say(english: str, /, **values: object) -> str:
+        told = {gap: re.sub(f"^{mine}", replies.get(mine, mine), str(value)) for gap, value in values.items()}
+        return replies.get(english, english).format(**told)
+
+    return say
 
 
 @cache

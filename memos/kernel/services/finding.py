@@ -190,13 +190,14 @@ class Finding(Service):
         if on := times.ahead(op.question, self._vault.now().astimezone().date()):
             near |= {cube.id for cube, _ in admission.found if is_on(cube, *on)}
         held = [cube for cube, _ in admission.found if cube.id in near] if op.wants.held else []
-        near |= {one.id for cube in held for one in self._replaced(caller, cube, *(op.wants.held or ()))}
+        past = {one.id for cube in held for one in self._replaced(caller, cube, *(op.wants.held or ()))}
+        near |= past
         spoken = [cube for cube, _ in admission.found if cube.id in near]
         spoken += [c for c, _ in admission.found if c.id not in near and any(_may_change(one, c) for one in spoken)]
         is_sure = bool(spoken)
         nearest = [cube for cube, why in admission.found if signal == "tokens" or why.get(signal)][:UNSURE]
         spoken = spoken[: 2 * most if op.wants.overview else most] or nearest
-        if op.wants.overview:  # how things went
+        if op.wants.overview or (held and not past):  # how things went
             spoken.sort(key=lambda cube: cube.order)
         else:
             spoken = _latest_first(spoken, set(terms(op.question, query=True)))
@@ -360,7 +361,7 @@ def _goes_on(words: str) -> bool:
 
 def _has_more(turn: MemCube, part: MemCube) -> bool:
     """True if a short message says more than what was read in it, which may be clear only with the rest."""
-    return len(said_words(turn)) <= SHORT and bare(said_words(turn)) != bare(said_words(part))
+    return len(said_words(turn)) <= SHORT and said_words(turn).rstrip(" .。") != said_words(part).rstrip(" .。")
 
 
 def _names(text: str, name: str) -> bool:

@@ -219,7 +219,7 @@ class Seeing(Service):
 
     def _listed(self, cubes: list[MemCube], say: Say) -> str:
         more = [say("... and {more} more", more=len(cubes) - MAX_LISTED)] if len(cubes) > MAX_LISTED else []
-        lines = [*(f"{c.id} {c.text}" for c in cubes[:MAX_LISTED]), *more]
+        lines = [*(say("{id} {text}", id=c.id, text=c.text) for c in cubes[:MAX_LISTED]), *more]
         return "\n".join(lines) or say("Nothing is remembered of that.")
 
     def _history(self, caller: Caller, what: str, say: Say) -> str:

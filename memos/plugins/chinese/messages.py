@@ -30,8 +30,9 @@ _QUESTION = re.compile(
     r"[吗呢么？?]$|(?<![没无为])(?:什么|啥)(?!都|也)|哪(?![里儿个些]?[都也])|谁(?![都也])|多少(?!有点|都|也)|怎么(?!都|也)|咋|干[嘛啥]|[做干]什么的$|为(?:什么|啥)|何时"
     rf"|(?<![好十过这那有了上前后近隔来第每])几(?:{_MEASURE}(?!月前|[朋同孩])|[岁点号月楼层口天年次块斤度路分米])(?![前来])"
     rf"|有几{_MEASURE}[\u3400-\u9fff]{{1,3}}$"
-    r"|(?:星期|周|礼拜)几|(?<![很好许没太不])多[高重大长远久快]|(.)[不没]\1|(?<=[\u3400-\u9fff])(?<![都也还我])(?:没有?|不)$"
+    r"|(?:星期|周|礼拜)几|(?<![很好许没太不])多[高重大长远久快]|几年级|多钱|(?!还)(.)[不没]\1|(?<=[\u3400-\u9fff])(?<![都也还我])(?:没有?|不)$"
 )
+_UNKNOWN = re.compile(r"(?<=.{4})不(?:知道?|晓得|清楚|记得|确定)[^，。！？]*")  # beside what is told
 _STATEMENT = re.compile(
     r"我们?(?:的|叫|是|有|住|在|爱|喜欢|最|不|讨厌|对|养|学|会|来自|出生|搬|换|现在|每|买|用|开|想去|打算|计划)"
 )
@@ -40,7 +41,7 @@ _SMALL_TALK = re.compile(r"天气|下雨|你好|谢谢|再见|早上好|晚安|�
 
 def asks(text: str) -> bool:
     """True if a text asks; it ends before any full stop."""
-    return bool(_QUESTION.search(text))
+    return bool(_QUESTION.search(_UNKNOWN.sub("", text)))
 
 
 def tells(sentence: str) -> bool:

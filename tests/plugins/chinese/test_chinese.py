@@ -176,5 +176,5 @@ def test_a_chat_is_answered_in_the_language_of_the_message(tmp_path: Path, ada: 
     where, other = said("我妈妈对什么过敏", "where do I live?")
     assert where.startswith("你说过：“我妈妈对青霉素过敏。”") and not other.startswith("你")
     forgotten, undone, answered = said("忘掉我住在哪里", "撤销", "1")
-    assert forgotten.startswith("已忘记：") and undone.startswith("已撤销：")
+    assert forgotten.startswith("已删除：") and undone.startswith("已撤销，")
     assert answered.startswith("可以告诉我")  # a number has no language of its own

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from typing import Protocol, cast
 
 from memos.interface.reading.requests import orders, references, versions, wordings
@@ -441,6 +441,9 @@ def _when(words: str, which: str, today: date) -> str:
     """The day or days that the words stand for; "" where no rule knows them. which: of DAYS."""
     past = which == "past"
     found = times.find(words, today, past) or times.find(f"on {words}", today, past)
+    if found and which == "ahead" and found.when < today.isoformat():  # the nearest is the last one
+        next_one = times.find(words, today + timedelta(days=183))
+        found = next_one if next_one and next_one.when[4:] == found.when[4:] else found
     if found or which != "until":
         return found.when if found else ""
     return times.until(words, today)

@@ -213,6 +213,8 @@ def as_written(asked: Asked, plain: str, text: str) -> Asked:
 def day_of(stated: Sequence[str], when: str, text: str) -> str:
     """The day of what is told: that of its one statement with one, which knows by its verb whether it is over, else
     `when`."""
+    if wordings.RECURS.search(text):
+        return ""
     days = [day for day in stated if day]
     is_open = language(text) == "zh" or wordings.MAY.search(text)  # "he said he can do it on saturday"
     return days[0] if len(days) == 1 and not (when and is_open) else when
@@ -222,6 +224,7 @@ def is_told(text: str, asked: Asked, states: bool, has_fact: bool, day: date) ->
     """True of what is no question and states something, where it is taken for talk, for a question, for an order to
     forget without a word that says so ("Lukas can't come anymore"), or for a correction of nobody knows what."""
     over = "forget" in (asked.intent, asked.doubted) and not wordings.GETS_RID.search(text)
+    over = over or ("freeze" in (asked.intent, asked.doubted) and bool(wordings.IS_COLD.search(text)))
     over = over or ("share" in (asked.intent, asked.doubted) and not wordings.SHARES.search(text))
     is_chinese = language(text) == "zh"
     if asked.intent == "recall":
@@ -236,6 +239,16 @@ def is_told(text: str, asked: Asked, states: bool, has_fact: bool, day: date) ->
             points or wordings.CORRECTS.match(text) or wordings.WRONG_ZH.search(text)
         )
     return states or (is_chinese and times.find(text, day) is not None)  # "周五要交季度report"
+
+
+def asks_of_before(text: str, asked: Asked) -> bool:
+    """True of a question about what held before, or when something was said, which is taken for one about where a
+    memory comes from, or for talk."""
+    opens = wordings.ASKS_ITSELF.match(text) or is_asked(text)
+    is_why = (asked.ask == "why" or (asked.ask == "history" and not asked.what)) and (
+        _PAST.search(text) or wordings.WHEN_SAID.search(text)
+    )
+    return bool(opens and (is_why or (asked.intent == "talk" and _PAST.search(text))))
 
 
 def told_behind(text: str, what: str) -> str:
@@ -326,7 +339,8 @@ _BETWEEN_US = pattern(r"\b(?:i|me|my|we|us|our|you|your)\b|我|你", re.IGNORECA
 
 
 _PAST = pattern(  # of what no longer holds
-    r"\b(?:used? to|previous(?:ly)?|former(?:ly)?|originally|in the past|back then|(?<=was my )old)\b"
+    r"\b(?:used? to|previous(?:ly)?|former(?:ly)?|originally"
+    r"|in the past|back then|(?<=was my )old|(?:old|earlier|first) ones?)\b"
     r"|\bbefore(?:\W*$| (?:that|then|(?:i|we|s?he|they) (?:mov|chang|left|join|start|switch|quit)\w*).*)"
     r"|以前|之前|原来|过去|曾经",
     re.IGNORECASE,

@@ -8,7 +8,7 @@ Knows English; other languages are plug-ins. Knows no intents.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
@@ -52,7 +52,7 @@ _QUOTE = pattern(r"“([^”]+)”")
 _OF_TIME = pattern(r"(?P<week>下+个?(?=周|星期|礼拜)|next (?=[a-z]+day))|下+个?月(?=\d)|\d+月(?=\d)", re.IGNORECASE)
 _WEEK, _MONTH_DAY = pattern(r"周|星期|礼拜|[a-z]+day", re.IGNORECASE), pattern(r"\d+[号日]")
 _NUMBER = pattern(
-    r"[零一二两三四五六七八九十百千万]{2,}|(?:half |quarter (?:past|to) )?[£$€¥]?\d(?:[\d.,:/-]*\d)?(?: ?(?:o['’]?clock|[ap]m|k|kg|km|cm|%|块|元|点|岁)(?![a-z]))?",
+    r"[零一二两三四五六七八九十百千万]{2,}|(?:half |quarter (?:past|to) )?[£$€¥]?\d(?:[\d.,:/-]*\d)?(?: ?(?:o['’]?clock|[ap]m|k|kg|km|cm|%|块|元|点|岁|号|楼|层|室|斤)(?![a-z]))?",
     re.IGNORECASE,
 )
 _OWN_NAME = pattern(  # before who speaks
@@ -286,7 +286,7 @@ def put_right(text: str) -> tuple[str, str]:
     says nothing of the kind."""
     found = wordings.PUTS_RIGHT.fullmatch(text)
     groups = {name.strip("z23"): words for name, words in found.groupdict().items() if words} if found else {}
-    return groups.pop("old", ""), next(iter(groups.values()), "")
+    return groups.pop("old", "").rstrip("."), next(iter(groups.values()), "")
 
 
 def told_last(turns: Sequence[Mapping[str, object]]) -> str:
@@ -294,6 +294,45 @@ def told_last(turns: Sequence[Mapping[str, object]]) -> str:
     said = [(str(turn.get("content", "")), turn.get("role") == "assistant") for turn in reversed(turns[-2:])]
     told = next((one for text, by_model in said for one in (_QUOTE.findall(text) if by_model else [text])), "")
     return "\n".join(times.WRITTEN.sub("", line).rstrip(" .。") for line in told.splitlines())
+
+
+def right_in_place(
+    text: str,
+    turns: Sequence[Mapping[str, object]],
+    is_unclear: bool,
+    facts: Callable[[str], Sequence[Fact]],
+    today: date,
+) -> tuple[str, str]:
+    """(what was told as a correction puts it right, what was told); the words of a correction that stands by itself, and
+    "", where nothing like it was told; "" twice for any other message. is_unclear: what it corrects is not known else.
+    facts: reads them in what was told."""
+    (wrong, right), corrects = put_right(text), wordings.CORRECTS.match(text)
+    if not (right or corrects):
+        return "", ""
+    for line in reversed(told_last(turns).splitlines()):
+        if what := corrected(line, wrong, right, facts(line), today) if right else again(line, text):
+            return what, line
+    anew = wordings.PUTS_ANEW.fullmatch(text)
+    of, new = (anew["of"] or anew["zof"], anew["new"] or anew["znew"]) if anew else ("", "")
+    line = told_of(turns, wrong or of) if wrong or of else ""
+    for words in filter(None, (right, new, *(number[0] for number in _NUMBER.finditer(new)))) if line else ():
+        if what := corrected(line, wrong, words, (), today):
+            return what, line
+    return (anew["said"] or anew["zsaid"] if anew and is_unclear and corrects else ""), ""
+
+
+def asked_last(turns: Sequence[Mapping[str, object]]) -> str:
+    """The last message of the user, in one line and without how it ends."""
+    said = (str(turn.get("content", "")) for turn in reversed(turns) if turn.get("role") != "assistant")
+    return " ".join(next(said, "").split()).rstrip(" .?!。？！")
+
+
+def told_of(turns: Sequence[Mapping[str, object]], words: str) -> str:
+    """The latest line that the user has told with these words in it; "" where there is none."""
+    told = (str(turn.get("content", "")) for turn in reversed(turns) if turn.get("role") != "assistant")
+    lines = (times.WRITTEN.sub("", line).rstrip(" .。") for text in told for line in reversed(text.splitlines()))
+    asked = words.casefold()
+    return next((one for one in lines if asked in times.simplified(one).casefold() and not one.endswith("?")), "")
 
 
 def corrected(told: str, wrong: str, right: str, facts: Sequence[Fact], today: date) -> str:
@@ -304,6 +343,7 @@ def corrected(told: str, wrong: str, right: str, facts: Sequence[Fact], today: d
         named = names_in(told) if wordings.PERSON.fullmatch(wrong) else [wrong]  # "not him, ingrid"
         wrong = named[0] if len(named) == 1 else wrong
         places = [found.span() for found in re.finditer(re.escape(wrong), told, re.IGNORECASE)]
+        places = [_widened(told, *place, right) for place in places]
     elif new and new.span == (0, len(right)):
         places = [found.span("time") for found in _ON_TIME.finditer(told, *old.span)] if old else []
         kept = _OF_TIME.match(told[slice(*places[0])]) if places else None  # "下" of 下周三, for 周四
@@ -318,6 +358,14 @@ def corrected(told: str, wrong: str, right: str, facts: Sequence[Fact], today: d
     else:
         places = [found.span() for fact in facts for found in re.finditer(re.escape(fact.object), told)]
     return told[: places[0][0]] + right + told[places[0][1] :] if len(places) == 1 else ""
+
+
+def _widened(told: str, begin: int, end: int, words: str) -> tuple[int, int]:
+    """A place with what words to be put there would say again at its ends: "下" of 下周三, for 下周四."""
+    sizes = range(len(words) - 1, 0, -1)
+    before = next((n for n in sizes if told[:begin].endswith(words[:n])), 0)
+    after = next((n for n in sizes if told[end:].startswith(words[-n:])), 0)
+    return begin - before, end + after
 
 
 def again(told: str, text: str) -> str:

@@ -79,7 +79,7 @@ ASKS_MODEL = pattern(  # for what is not remembered yet
     r"(?i)(?:(?:please|pls|ok(?:ay)?|now|hey),? |(?:can|could|would|will) you )*(?:tell me (?!that)|(?:give|show) me|write(?! (?:\w+ )?down)|draft|compose|translate|explain|suggest|recommend|rewrite|proofread|brainstorm|come up with|generate|calculate|convert|anything about)\b|(?:请|帮我|给我)?(?:介绍|推荐|说说|讲讲|聊聊|谈谈|总结)(?:一下|下)?|[^\s，。]{1,10}发(?:给)?我(?:一?下|看看)?[。！]*$"
 )
 REPLIES = pattern(  # to what was said before, or about who is talked to: nothing to keep, and nothing to look up
-    r"(?i)(?:(?:(?:hi|hello|hey|hiya|good (?:morning|afternoon|evening|night|day)|everyone|there|all|oh|ah|hm+|well|so|and|but|ok(?:ay)?|k|yes|yeah|ye[ps]|yup|no|nope|nah|sure|please|pls|thanks|thx|maybe|never ?mind|got it|help(?: me)?|stop(?: it)?|not (?:really|yet|now|sure|at all)|(?:i|we) (?:do|did|am|was|will|can|(?:do|did|wo|ca)n['’]?t)|me (?:too|neither)|same)\b|[\s,.!…])+|(?:(?:and|so|hey|ok),? )?(?:(?:who|what) (?:are|r) (?:you|u)|what['’]?s your name|what is your name|are (?:you|u) (?:a bot|an? ai|human|real|there)|who made (?:you|u)|how (?:are|r) (?:you|u|things)(?: doing)?(?: today)?|how['’]?s it going|what['’]?s up)[?!. ]*)"
+    r"(?i)(?:(?:(?:hi|hello|hey|hiya|good (?:morning|afternoon|evening|night|day)|everyone|there|all|oh|ah|hm+|well|so|and|but|ok(?:ay)?|k|yes|yeah|ye[ps]|yup|no|nope|nah|sure|please|pls|thanks|thx|maybe|never ?mind|got it|help(?: me)?|stop(?: it)?|not (?:really|yet|now|sure|at all)|(?:i|we) (?:do|did|am|was|will|can|(?:do|did|wo|ca)n['’]?t)|me (?:too|neither)|same)\b|[\s,.!…])+|(?:(?:and|so|hey|ok),? )?(?:(?:who|what) (?:are|r) (?:you|u)|what['’]?s your name|what is your name|are (?:you|u) (?:a bot|an? ai|human|real|there)|who made (?:you|u)|how (?:are|r) (?:you|u|things)(?: doing)?(?: today)?|how['’]?s it going|what['’]?s up)[?!. ]*|(?:哈{2,}|嘿{2,}|呵{2,}|嘻{2,}|呜{2,})[~～!！。]*)"
 )
 _KEEPS = r"note|remember|keep|save|store|log|jot|mind|forget|write|record"  # words of an order to remember
 ADDS_NOTHING = pattern(  # behind what is to be remembered: an order, or a courtesy
@@ -93,21 +93,26 @@ OF_MESSAGE = pattern(  # in a sentence that is about what is to be remembered, a
     rf"(?i){REFERS.pattern}|\b(?:{_KEEPS}|correction|wrong|mistake|meant|update|change|quick|heads up|fyi|no)\b|[记忘存写留备错]"
 )
 CORRECTS = pattern(  # what was said just before
-    r"(?i)(?:no|nope|nah|wait|sorry|oops|actually|correction|wrong|not quite|i meant|i mean|that['’]?s|it['’]?s|make (?:it|that)|should be)\b|不对|不是|错|应该|[更纠]正|我是说|.*(?:改过来|改一下|改正|更新一下)"
+    r"(?i)(?:oh,? )?(?:no|nope|nah|wait|sorry|oops|actually|correction|wrong|not quite|i meant|i mean|that['’]?s|it['’]?s|make (?:it|that)|should be)\b|[啊哦诶哎欸嗯]*[，, ]*(?:不对|不是|错|[说写打记搞]错|应该|[更纠]正|我是说)|.*(?:改过来|改一下|改正|更新一下)"
 )
 _RIGHT = r"(?!(?:wrong|not|right|true|false|correct|fine|ok(?:ay)?|it|that|this|nothing|no|yes|i|i['’]m|you|we|they|he|she|sorry|him|her|in|on|at|under|behind|by|with|from|for|about|because|so|but|and|really|very|too|just|still|never|always|been|going|getting|all|my|his|their|our|your)\b)[^\s,.!?][^\s,!?]*(?: [\w'’]+){0,3}?"
-_NOPE = r"(?:(?:no|nope|nah|wait|sorry|oops|actually|correction|wrong|hang on|i beg your pardon|(?:beg )?pardon(?: me)?|my mistake|my bad|apologies|excuse me|dear|love|mate|hun|honey|darling)\b[,.! ]*)*"
+_NOPE = r"(?:(?:no|nope|nah|oh|wait|sorry|oops|actually|correction|wrong|hang on|i beg your pardon|(?:beg )?pardon(?: me)?|my mistake|my bad|apologies|excuse me|dear|love|mate|hun|honey|darling)\b[,.! ]*)*"
 NOPE = pattern(_NOPE, re.IGNORECASE)
 PUTS_RIGHT = pattern(  # what was said just before, and with what
-    rf"(?i)(?:scrap|scratch|forget|ignore) (?:(?:that|the|what i said|last|thing|bit|about) ){{0,5}}(?P<old3>[^\s,!?]+)[,.;] (?:it['’]?s|it is|it was|make it) (?P<new3>{_RIGHT})[.!]*|{_NOPE}not (?P<old>[^\s,!?]+(?: [^\s,!?]+)?)[,.;]? (?:but )?(?:it['’]?s |it is |that['’]?s )?(?P<new>{_RIGHT})(?:,? (?:sorry|i (?:was )?(?:confused|misspoke|mistaken|wrong|mixed (?:it|them) up|got (?:it|that) wrong)))?[.!]*|{_NOPE}(?:it['’]?s|it is|(?:the|my|our) (?:[\w'’]+ ){{1,3}}(?:is|are|was)(?: on| at)?) (?P<new2>{_RIGHT}),? not (?P<old2>[^\s,!?]+)[.!]*"
-    rf"|{_NOPE}(?:(?<=[,.! ])(?:it['’]?s|that['’]?s|it is)|i (?:meant|mean)|make (?:it|that)|(?:it )?should(?:['’]?ve| have)? be(?:en)?|(?<=[,.! ]))(?: actually)? ?(?P<right>{_RIGHT})(?:,? (?:sorry|actually))?[.!]*"
+    rf"(?i)(?:scrap|scratch|forget|ignore) (?:(?:that|the|what i said|last|thing|bit|about) ){{0,5}}(?P<old3>[^\s,!?]+)[,.;] (?:it['’]?s|it is|it was|make it) (?P<new3>{_RIGHT})[.!]*|{_NOPE}not (?P<old>[^\s,!?]+(?: [^\s,!?]+)?)[,.;]? (?:but )?(?:it['’]?s |it is |that['’]?s )?(?P<new>{_RIGHT})(?:,? (?:sorry|i (?:was )?(?:confused|misspoke|mistaken|wrong|mixed (?:it|them) up|got (?:it|that) wrong)))?[.!]*|{_NOPE}(?:it['’]?s|it is|(?:the|my|our) (?:[\w'’]+ ){{1,3}}(?:is|are|was)(?: on| at| called| named)?) (?P<new2>{_RIGHT}),? not (?P<old2>[^\s,!?]+)[.!]*"
+    rf"|{_NOPE}(?:(?<=[,.! ])(?:it['’]?s|that['’]?s|it is|is|was)(?: at| on)?|(?<=[,.! ])(?:at|on)|i (?:meant|mean)|make (?:it|that)|(?:it )?should(?:['’]?ve| have)? be(?:en)?|(?<=[,.! ]))(?: actually)? ?(?P<right>{_RIGHT})(?:,? (?:sorry|actually))?[.!]*"
     rf"|(?:ok(?:ay)?,? |ugh,? )?(?:(?:it|that|this|she|he|they)(?:['’]?s| has| have| got)?(?: just| now)?(?: been)? )?(?:moved|changed|pushed(?: back)?|put back|brought forward|switched|rescheduled|postponed)(?: it| that)? to (?P<moved>{_RIGHT})(?: now)?[.!]*"
-    r"|(?:不对[，, ]*)?(?:不是|唔系|唔係)(?P<zold>[^\s，,他她它]{1,12}?)[，,。 ]*而?[是系係](?P<znew>[^\s，,我]{1,12}?)(?: ?(?:才对|先啱))?(?:[，, ]*我?(?:刚才)?(?:记|说|打|写|搞)错了?)?[。！]*|(?:不对|不是|错了|(?:刚刚?|刚才)?[说写打记]错了?|[更纠]正)[，,。！ ]*(?:应该是|应该|应为|改成|是)? ?(?P<zright>[^\s，。！？]{1,16}?)(?: ?才对)?[。！]*|(?:[啊哦诶哎欸嗯] ?[，,]?)?(?:又|已经)?(?:改[到成为]|换[成到])(?P<zmoved>[^\s，。！？]{1,12}?)了?[。！]*"
+    r"|(?:不对[，, ]*)?(?:不是|唔系|唔係)(?P<zold>[^\s，,他她它]{1,12}?)[，,。 ]*而?[是系係](?P<znew>[^\s，,我]{1,12}?)(?: ?(?:才对|先啱))?(?:[，, ]*我?(?:刚才)?(?:记|说|打|写|搞)错了?)?[。！]*|(?:[啊哦诶哎欸嗯]*[，, ]*(?:不对|错了|[说写打记搞]错了?)[，,。！ ]*)?[^\s，,是不]{0,8}是(?P<znew2>[^\s，,我]{1,12}?)[，, ]*不是(?P<zold2>[^\s，,]{1,12}?)[。！]*|(?:不对|不是|错了|(?:刚刚?|刚才)?[说写打记]错了?|[更纠]正)[，,。！ ]*(?:应该是|应该|应为|改成|是)? ?(?P<zright>[^\s，。！？]{1,16}?)(?: ?才对)?[。！]*|(?:[啊哦诶哎欸嗯] ?[，,]?)?(?:又|已经)?(?:改[到成为]|换[成到])(?P<zmoved>[^\s，。！？]{1,12}?)了?[。！]*"
+)
+PUTS_ANEW = pattern(  # what somebody has told of, in other words: "correction: the rent is 650"
+    rf"(?i)(?=\w){_NOPE}:? ?(?P<said>(?:the|my|our) (?P<of>(?:[\w'’]+ ){{0,2}}[\w'’]+) (?:is|are|was|costs?)(?: now| called| named| on| at)* (?P<new>(?:[^,;?]|,(?=\d))+?))[.!]*"
+    r"|(?:[啊哦诶哎欸嗯]*[，, ]*(?:不对|错了|[说写打记搞]错了?|[更纠]正)(?:一下)?[，,。！：: ]*)(?P<zsaid>(?P<zof>[\u4e00-\u9fff]{2,6}?)(?:应该)?(?:是|为|改[为成到在])(?P<znew>[^，。？]+?))[啦了啊哦。！]*"
 )
 MAY = pattern(
     r"\b(?:can|could|will|would|may|might|should|must|going to|gonna|wants?|needs?|ha(?:s|ve) to)\b|['’]ll\b",
     re.IGNORECASE,
 )
+RECURS = pattern(r"每[个隔]?(?:周|星期|礼拜|月|两)")  # 每周二 is no one day
 WRONG_ZH = pattern(r"错|不对|不是")
 ASKS_ZH = pattern(  # for what is not told, or asks for it
     r"(?:请|麻烦|帮我?|给我?|你|再|能|可以|来|跟我|和我)*(?:介绍|说|讲|聊|谈|总结|列|查|找|看|搜|告诉|推荐|帮|给|读|念|翻译|写|算)|.*(?:[谁哪什啥几咩吗呢怎咋]|多少|记不记|记得)"
@@ -116,6 +121,7 @@ ORDER_ZH = pattern(r"^(?:请|麻烦|帮我|给我|你)*(?:记住|记一下|记�
 GETS_RID = pattern(  # words without which nothing is told to go
     r"(?i)\b(?:delet|eras|forg[eo]t|remov|wip(?:e|ing)|scrub|clear|scrap|drop|los[et]|unsav|strik|scratch|rid\b|tak(?:e|ing)\b|never ?mind|purg|bin\b|trash|dump|throw|toss|cross|redact|expunge|let go|get it out|clean|shred|discard|destroy|undo|(?:don['’]?t|do not|no longer|not|stop|never|rather you)\b.*\b(?:keep|keeping|sav|stor|remember|know|have|need|hold|hang|retain|mention|bring)|disappear|nuke|kill|(?:can|may|must|should) go[.! ]*$|go away|gone|get lost|out of (?:your|the)|blank|hide|ditch|cancel (?:that|it|my (?:memory|note)))|[删忘抹清销撤扔掉]|别[再记留存提保]|不[要用必留]|剔除|去掉|移除|丢"
 )
+IS_COLD = pattern(r"(?i)冻[死坏僵得伤哭]|\bfreezing\b")  # and no order to freeze a memory
 SHARES = pattern(  # words without which nothing is told to be shared
     r"(?i)\b(?:shar|giv|let\b|show|send|access|visible|see\b|seen|look|watch|use\b|own|read|grant|allow|view|open|edit|publish|with\b|for\b|to\b)|[享给給让讓看见見开授权发许可传归用]|公开|知道"
 )
@@ -143,17 +149,21 @@ FORGETS_ALL = pattern(
 _NAMED = r"(?:(?:my|our|the) (?:[\w'’-]+ ){0,2}?)?(?!(?:me|us|you|it|that|this|those|these|them|they|him|his|her|their|he|she|everything|all|anything|some|to|how|about|up|out)\b)[\w'’-]+(?: (?-i:[A-Z])[\w'’-]+)?"
 FORGETS = pattern(  # an order by its form alone, of so few words that they are no more than a name
     rf"(?i){_SAY}(?:forget(?: about)?|delete|erase|wipe|remove) (?P<what>{_NAMED}){_THANKS}|{_SAY}(?:forget|delete|erase|wipe|clear|remove) (?:what(?:ever)?) (?:you|u) (?:have|know|remember|saved|stored|kept)(?: (?:on|about|of))? (?P<known>{_NAMED}){_THANKS}|{_SAY}{_ERASE} (?:the|that|my) (?:last )?(?:bit|thing|stuff|part|note|info)s? (?:about|on|with) (?P<about>(?!(?:it|that|this|them|him|her)\b)[^,;.?!]{{2,60}}?){_THANKS}|{_SAY}(?:(?:never|don['’]?t|do not)(?: (?:you|ever))* (?:mention|bring up|talk about|speak of)|stop (?:mentioning|bringing up|talking about)) (?P<never>{_NAMED})(?: to me)?(?: (?:again|ever|any ?more))*{_THANKS}|{_SAY}(?:don['’]?t|do not|never) (?:keep|store|save|hang on to|hold on to|remember) (?P<unkept>my [\w'’-]+(?: [\w'’-]+){{0,2}}?|(?:the|that) (?:thing|bit|stuff|part) (?:about|on|with) [^,;.?!]{{2,60}}?){_THANKS}"
-    r"|(?:请|帮我)?(?:把)?(?:忘[掉记]?|删[掉除]?)(?:了)?(?:我(?:之前|以前)?(?:说|讲|提)过?的?|你(?:知道|记得)的|所有)?(?:关于|有关)(?P<zh_about>[\u4e00-\u9fff\w]{1,8}?)的?(?:事情?|话|东西|信息|内容|一切|记忆)?(?:都|全)?了?[吧。！]*|(?:以后)?(?:再也)?(?:别|不要|不许)再?(?:跟我|和我)?提起?(?P<zh_never>[\u4e00-\u9fff]{2,6}?)了?[吧。！]*"
+    r"|(?:请|帮我|麻烦)?把(?P<zh_what>[^\s，。？]{2,14}?)(?:那条|这条|这个|那个)?(?:给我)?(?:删|清)(?:掉|除|了)+[吧。！]*|(?:请|帮我)?(?:把)?(?:忘[掉记]?|删[掉除]?)(?:了)?(?:我(?:之前|以前)?(?:说|讲|提)过?的?|你(?:知道|记得)的|所有)?(?:关于|有关)(?P<zh_about>[\u4e00-\u9fff\w]{1,8}?)的?(?:事情?|话|东西|信息|内容|一切|记忆)?(?:都|全)?了?[吧。！]*|(?:以后)?(?:再也)?(?:别|不要|不许)再?(?:跟我|和我)?提起?(?P<zh_never>[\u4e00-\u9fff]{2,6}?)了?[吧。！]*"
 )
 ASIDE = pattern(  # beside what a description is about
     rf"(?i)^(?:(?:all |any of )?(?:the|that|those|my|this|any) (?:last |latest )?(?:thing|bit|stuff|part|fact|note|one|message|news|info(?:rmation)?|memory|memories)s? (?:about|on|with|of|where)|(?:the (?:thing|bit|part) )?(?:what(?:ever)?|that) {_SAID}(?: (?:you|u))?(?: about| of| on)?|(?:what(?:ever)?) (?:you|u) (?:have|know|remember)(?: (?:on|about|of))?|that i(?: ever)? (?:said|told (?:you|u)) (?:that )?|about) |(?<=.)的(?:那件)?(?:事情?|事儿)[吧了。]*$"
+)
+WHEN_SAID = pattern(r"(?i)\bwhen (?:did|have) i\b|(?:啥|什么)时候[^，。]{0,4}[说讲提记]")
+JUST_A_NOUN = pattern(  # which is asked for
+    r"[^\s，。是了在有叫换改为忘记]{1,8}(?:密码|电话|手机号|号码|地址|生日|车牌号?|单号|取件码|[账帐]号)[呢？?]*"
 )
 QUESTION_WORDS = r"who|whose|whom|what|which|where|how|why|do|does|did|is|are|am|was|were|can|could|will|would|should|have|has|when (?:do|does|did|is|are|am|was|were|will)"
 ASKS_ITSELF = pattern(  # what opens a question: "when did I", and not "when I did"
     rf"(?i)\s*(?:(?:and|or|but|then|also|so|oh|hey|please|ok(?:ay)?),? )*(?:{QUESTION_WORDS}|(?:who|what|where|how|why)s|when(?:['’]s| (?:can|should|have|has))|tell me)\b|\s*[\u3400-\u9fff]"
 )
 ASKS_PLAINLY = pattern(
-    r"(?i)(?:(?:and|so|but|hey|ok(?:ay)?),? )?(?:who|whose|what|which|where|when|how|why)(?: \w+)? (?:do|does|did|is|are|am|was|were|have|has|can|should|will) (?:i|you|u|we|he|she|it|they|my|our|your|the)\b|(?:am|do|did|have|was) (?:i|we)\b|(?:is|are|does|do|can|will) (?:it|he|she|they|there)\b|(?:what|who|where|when|why|how)(?: \w+)? (?:does|did) \w|(?:what|who|where|when|how)(?:['’]?s| is| was) (?:(?:\w+ ){0,3}\w+['’]s\b|.* again$)"
+    r"(?i)(?:(?:and|so|but|hey|ok(?:ay)?),? )?(?:who|whose|what|which|where|when|how|why)(?: \w+)? (?:do|does|did|is|are|am|was|were|have|has|can|should|will) (?:i|you|u|we|he|she|it|they|my|our|your|the)\b|(?:am|do|did|have|was|should|shall) (?:i|we)\b|(?:is|are|does|do|can|will) (?:it|he|she|they|there)\b|(?:what|who|where|when|why|how)(?: \w+)? (?:does|did) \w|(?:what|who|where|when|how)(?:['’]?s| is| was) (?:(?:\w+ ){0,3}\w+['’]s\b|.* again$)"
 )
 ASKS_OF_LIFE = pattern(r"^(?!.*[你您]).*(?:哪|谁|什么|啥|几|多少|何时)")  # not of who is talked to
 SUPPOSES = pattern(  # "if I draw a card, what are the odds?"
@@ -172,7 +182,7 @@ HOLDS = pattern(  # from now on
     r"(?:(?:please|and|so|ok(?:ay)?),? )*(?:always|never) (?!mind\b|ever\b)\w+ \w", re.IGNORECASE
 )
 LISTS = pattern(  # what is remembered of somebody or something
-    r"(?:(?:so|and|ok(?:ay)?|hey),? )*(?:what (?:do|does|did) you|tell me (?:what|everything|all)(?: that)? you|what you) (?:know|remember|have)(?: (?:about|on|of))? (?P<what>(?!(?:about|on|of|it|that|this|him|her|them|me|all|everything)\b)[^,;.?!]{2,40}?)(?: again| so far| now)?[?.! ]*|(?:(?:please|can you|could you) )*(?:list|show(?: me)?)(?: all)?(?: of)? (?P<my>my (?!memor|notes|data)[\w ]{2,30}?)[?.! ]*|(?:你|还|都|現|现在)*(?:知道?|记得|了解)(?:关于)?(?P<zh>(?!我[什啥哪的]|[他她它你这那])[^\s，。？]{1,10}?)的?(?:什么|些?啥|哪些|些什么|咩)(?:事情?|信息|东西)?[吗呢？。]*",
+    r"(?:(?:so|and|ok(?:ay)?|hey),? )*(?:(?:what (?:do|does|did) you|tell me (?:what|everything|all)(?: that)? you|what you) (?:know|remember|have)(?: (?:about|on|of))? |tell me (?:all|everything|more) about )(?P<what>(?!(?:about|on|of|it|that|this|him|her|them|me|all|everything)\b)[^,;.?!]{2,40}?)(?: again| so far| now)?[?.! ]*|(?:(?:please|can you|could you) )*(?:list|show(?: me)?)(?: all)?(?: of)? (?P<my>my (?!memor|notes|data)[\w ]{2,30}?)[?.! ]*|(?:你|还|都|現|现在)*(?:知道?|记得|了解)(?:关于)?(?P<zh>(?!我[什啥哪的]|[他她它你这那])[^\s，。？]{1,10}?)的?(?:什么|些?啥|哪些|些什么|咩)(?:事情?|信息|东西)?[吗呢？。]*|我(?:跟|和|给|对)你(?:说|讲|提|聊)过(?:哪些|什么|些什么|啥)?(?:关于|有关)(?P<zh_of>[^\s，。？]{1,10}?)的(?:哪些|什么|啥)?(?:事情?|事儿|话|信息|东西)?[呢？。]*",
     re.IGNORECASE,
 )
 IS_CANTONESE = pattern(r"[喺嘅唔冇佢哋嗰啲咗睇嘢乜啱]|而家|[系係](?=[我你])|(?<=[我你])[系係]|[边邊]度|咩")

@@ -1,5 +1,7 @@
 """Tables of the English words that say how a clause holds, where it ends, and how attributes are worded."""
 
+# ruff: noqa: E501  (a regular expression is read as one line)
+
 from __future__ import annotations
 
 import re
@@ -14,38 +16,26 @@ ON_TOP = pattern(r"on top of|in addition|additionally|besides|plus|apart from", 
 NO_TRADE = pattern(lambda: one_of("no_trades"))  # before a job: it is none
 # In doubt, hearsay or a question, nothing is stated.
 DOUBT = pattern(
-    r"\b(?:if|whether|unless|maybe|perhaps|might|could(?! eat)|would(?! like)|should|possibly|probably|likely to|wonder"
-    r"|suppos(?:e|ing|edly)|imagin(?:e|ing)|pretend\w*|wish(?:es)?|almost|nearly|apparently|rumou?rs?|joking|kidding"
-    r"|not sure|doubt|as though|as if|dreamt|dreamed|heard)\b|\bI (?:think|guess|believe(?! in)) (?=\w)",
+    r"\b(?:if|whether|unless|maybe|perhaps|might|could(?! eat)|would(?! like)|should|possibly|probably|likely to|wonder|suppos(?:e|ing|edly)|imagin(?:e|ing)|pretend\w*|wish(?:es)?|almost|nearly|apparently|rumou?rs?|joking|kidding|not sure|doubt|as though|as if|dreamt|dreamed|heard)\b|\bI (?:think|guess|believe(?! in)) (?=\w)",
     re.IGNORECASE,
 )
 SAYS = pattern(
-    r"\b(?!I\b)[\w'’]+ (?:just |once |also )?(?:says?|said|tells?|told|thinks?|thought|claims?|claimed|asks?|asked"
-    r"|insists?|(?:believes?|believed)(?! in)|wrote|writes|heard|swears?|mentioned|suggested|wants? me|asked me)\b.*",
+    r"\b(?!I\b)[\w'’]+ (?:just |once |also )?(?:says?|said|tells?|told|thinks?|thought|claims?|claimed|asks?|asked|insists?|(?:believes?|believed)(?! in)|wrote|writes|heard|swears?|mentioned|suggested|wants? me|asked me)\b.*",
     re.IGNORECASE,
 )
 QUOTED = pattern(r"[\"“]\s*(?:I|He|She|We|They|My|You)\b[^\"”]*[\"”]?|(?<=[:,] )[‘'](?:I|We|My)\b[^’']*[’']?")
 WISH = pattern(
-    r"\b(?:will(?: be)?|shall|(?:am|is|are) (?:going to|gonna|about to|due to|supposed to|planning (?:to|on)"
-    r"|thinking (?:of|about)|considering|hoping (?:to|for)|looking (?:to|for|into)|trying to|training to be"
-    r"|saving (?:up )?for|tempted to)|plans? (?:to|on)|(?:wants?|wanted|hopes?|hoped|intends?|intended|aims?|tries|try"
-    r"|tried|needs?|has|have|had|would like|decided|promised|meant|used to want) to|dreams? (?:of|about)|considering"
-    r"|want(?=s? an?\b)s?|apply(?:ing)? (?:to|at|for)|applied (?:to|at|for)|interview\w*|would like)\b ?",
+    r"\b(?:will(?: be)?|shall|(?:am|is|are) (?:going to|gonna|about to|due to|supposed to|planning (?:to|on)|thinking (?:of|about)|considering|hoping (?:to|for)|looking (?:to|for|into)|trying to|training to be|saving (?:up )?for|tempted to)|plans? (?:to|on)|(?:wants?|wanted|hopes?|hoped|intends?|intended|aims?|tries|try|tried|needs?|has|have|had|would like|decided|promised|meant|used to want) to|dreams? (?:of|about)|considering|want(?=s? an?\b)s?|apply(?:ing)? (?:to|at|for)|applied (?:to|at|for)|interview\w*|would like)\b ?",
     re.IGNORECASE,
 )
 LATER = pattern(
-    r"\b(?:next (?:week|month|year|spring|summer|autumn|fall|winter|semester|term|\w+day)|tomorrow|some ?day|one day"
-    r"|soon|in the future|eventually|from (?:January|February|March|April|May|June|July|August|September|October"
-    r"|November|December|next \w+|tomorrow))\b",
+    r"\b(?:next (?:week|month|year|spring|summer|autumn|fall|winter|semester|term|\w+day)|tomorrow|some ?day|one day|soon|in the future|eventually|from (?:January|February|March|April|May|June|July|August|September|October|November|December|next \w+|tomorrow))\b",
     re.IGNORECASE,
 )
 NOT_WANT = pattern(r"\b(?:not|never|cannot)\b", re.IGNORECASE)
 USED_TO = pattern(r"\bused to (?:be\b)?", re.IGNORECASE)
 BACK_THEN = pattern(
-    r"\b(?:back then|in those days|in the past|at the time|before (?:that|this)|previously|formerly|as a (?:child|kid"
-    r"|boy|girl|teenager|student)|when (?:I|he|she|we|they) (?:was|were|had|lived|did)\b.*|in my (?:youth|childhood"
-    r"|twenties|teens)|growing up|at school|once upon a time|years ago|(?:until|till) .*|in (?:19|20)\d\d|last (?:year"
-    r"|summer|winter|spring|autumn|fall|week|month)|from \d{4} to \d{4}|for a (?:week|month|year|while|few \w+))\b",
+    r"\b(?:back then|in those days|in the past|at the time|before (?:that|this)|previously|formerly|as a (?:child|kid|boy|girl|teenager|student)|when (?:I|he|she|we|they) (?:was|were|had|lived|did)\b.*|in my (?:youth|childhood|twenties|teens)|growing up|at school|once upon a time|years ago|(?:until|till) .*|in (?:19|20)\d\d|last (?:year|summer|winter|spring|autumn|fall|week|month)|from \d{4} to \d{4}|for a (?:week|month|year|while|few \w+))\b",
     re.IGNORECASE,
 )
 FORMER = pattern(r"(?:\b[Mm]y|['’]s) (?:first|old|previous|former|ex|late|last|childhood|second|least)\b")
@@ -65,9 +55,7 @@ STOPPED = pattern(
 )
 # "I don't play today", "I don't like it very much": no end of anything.
 PARTLY = pattern(
-    r"\bon (?:\w+days?|weekends?|weekdays)\b|\b(?:today|tonight|yesterday|this \w+|at (?:night|work|home|all times)"
-    r"|in the (?:morning|afternoon|evening|summer|winter)\w*|often|always|every|much|well|yet|enough|usually|when|alone"
-    r"|right now|for (?:breakfast|lunch|dinner)|after|before|during|without|while|because|just|only|that)\b",
+    r"\bon (?:\w+days?|weekends?|weekdays)\b|\b(?:today|tonight|yesterday|this \w+|at (?:night|work|home|all times)|in the (?:morning|afternoon|evening|summer|winter)\w*|often|always|every|much|well|yet|enough|usually|when|alone|right now|for (?:breakfast|lunch|dinner)|after|before|during|without|while|because|just|only|that)\b",
     re.IGNORECASE,
 )
 NOT_AT_ALL = pattern(
@@ -75,37 +63,22 @@ NOT_AT_ALL = pattern(
     re.IGNORECASE,
 )
 TOO = pattern(
-    r",? \b(?:as well|too|additionally|in addition|besides|on top of (?:that|it))\b(?= *$)|\b(?:also|additionally"
-    r"|another)\b",
+    r",? \b(?:as well|too|additionally|in addition|besides|on top of (?:that|it))\b(?= *$)|\b(?:also|additionally|another)\b",
     re.IGNORECASE,
 )
 SIDE = pattern(r"\b(?:on (?:the side|weekends)|part[- ]time|in my spare time)\b", re.IGNORECASE)
 INSTEAD = pattern(r",? \b(?:instead|rather)\b(?: of .*)?|\b(?:and )?no longer \w+$", re.IGNORECASE)
 NOW = pattern(
-    r",? ?\b(?:now(?! and (?:then|again))|nowadays|these days|from now on|as of (?:today|now|this \w+)|by now"
-    r"|at last|again)\b",
+    r",? ?\b(?:now(?! and (?:then|again))|nowadays|these days|from now on|as of (?:today|now|this \w+)|by now|at last|again)\b",
     re.IGNORECASE,
 )
 STRONG = pattern(r"switched|instead|changed|mostly|only|best friend|prefer")
 WHEN = pattern(
-    r",? ?\b(?:(?:late |early )?(?:last|this|earlier this) (?:week|month|year|spring|summer|autumn|fall|winter|morning"
-    r"|evening|night|weekend|\w+day|January|February|March|April|May|June|July|August|September|October|November"
-    r"|December)|yesterday|today|recently|lately|just|finally|currently|already|really|mostly|mainly|usually|actually"
-    r"|officially|happily|still|at the moment|right now|(?:a|an|one|two|three|four|five|six|\d+|a few|a couple of"
-    r"|several) (?:day|week|month|year)s? ago|in (?:(?:19|20)\d\d|January|February|March|April|May|June|July|August"
-    r"|September|October|November|December)|since (?:\w+ ?){1,2}$|for (?:\w+ ){1,3}(?:years|months|weeks)(?: now)?"
-    r"|for good|(?:on|every) (?:\w+days?|weekends?)|(?:every|each) (?:single )?(?:day|morning|evening|night|week|year)"
-    r"|in the (?:morning|evening|afternoon|mornings|evenings)|at night|daily|a lot|so much|very much|after all"
-    r"|in the end|all the time|at the age of \d+|for a living|myself)\b",
+    r",? ?\b(?:(?:late |early )?(?:last|this|earlier this) (?:week|month|year|spring|summer|autumn|fall|winter|morning|evening|night|weekend|\w+day|January|February|March|April|May|June|July|August|September|October|November|December)|yesterday|today|recently|lately|just|finally|currently|already|really|mostly|mainly|usually|actually|officially|happily|still|at the moment|right now|(?:a|an|one|two|three|four|five|six|\d+|a few|a couple of|several) (?:day|week|month|year)s? ago|in (?:(?:19|20)\d\d|January|February|March|April|May|June|July|August|September|October|November|December)|since (?:\w+ ?){1,2}$|for (?:\w+ ){1,3}(?:years|months|weeks)(?: now)?|for good|(?:on|every) (?:\w+days?|weekends?)|(?:every|each) (?:single )?(?:day|morning|evening|night|week|year)|in the (?:morning|evening|afternoon|mornings|evenings)|at night|daily|a lot|so much|very much|after all|in the end|all the time|at the age of \d+|for a living|myself)\b",
     re.IGNORECASE
 )  # fmt: skip
 OPENING = pattern(lambda: rf"^(?:(?:{one_of('openings')})\b[,:;.!—-]*\s*)+", re.IGNORECASE)
-VERB = (
-    r"(?:am|is|are|was|have|has|live|work|play|drive|like|love|hate|enjoy|prefer|speak|drink|eat|study|use|own|moved"
-    r"|joined|started|switched|became|bought|got|took|adopted|quit|left|stopped|gave|sold|go|do|no longer|don['’]t"
-    r"|doesn['’]t|used|want|lives|works|plays|drives|likes|loves|hates|enjoys|speaks|drinks|eats|uses|owns|report"
-    r"|reports|keep|keeps|became)"
-)
+VERB = r"(?:am|is|are|was|have|has|live|work|play|drive|like|love|hate|enjoy|prefer|speak|drink|eat|study|use|own|moved|joined|started|switched|became|bought|got|took|adopted|quit|left|stopped|gave|sold|go|do|no longer|don['’]t|doesn['’]t|used|want|lives|works|plays|drives|likes|loves|hates|enjoys|speaks|drinks|eats|uses|owns|report|reports|keep|keeps|became)"
 CLAUSE = pattern(
     r"[;—,!?]\s+|\.\s+(?=[A-Z])|:\s+|\s+(?:but|because|although|though|whereas|and then|while|since (?=I|we|my))\s*"
     rf"|\s+and\s+(?=(?:now |then |also |just |have |has )?(?:I|I['’]\w+|[Mm]y|[Ww]e|(?:now |also )?{VERB}"

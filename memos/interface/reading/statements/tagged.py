@@ -60,13 +60,13 @@ _PAST_VERB = pattern(lambda: rf"\b{_PAST.format(one_of('past_verbs'))}|[了过�
 _JUST = pattern(lambda: rf"(?P<who>(?<=\w) )?\bjust (?={_PAST.format(one_of('past_verbs'))})", re.IGNORECASE)
 _AHEAD = pattern(
     r"\b(?:until|till?|by|due|from|starting)\s+(?:the\s+)?\w+$|\b(?:will|gonna|going to|['’]ll)\b|[到直]$|[报约订挂]了"
-    r"|^were \w+ing\b|\bgetting \w+ed\b",
+    r"|^were \w+ing\b|\bnow (?:i|we|it|he|she)\b|\bgetting \w+ed\b",
     re.IGNORECASE,
 )
 _NO_HOME = pattern(r"(?i)\bfrom \||\|\w+(?: \w+)? (?:rd|road|st|street|ave|lane|ln)\b")  # | stands before a place
 _SET_FOR = pattern(  # | stands before a day
     r"\b(?:moved?|pushed|postponed|(?:re)?scheduled|booked|delayed|shifted|planned|set|due|put off|bumped)\b"
-    r"[^,.!?]{0,30}?(?: to (?:the )?\|| \|(?:for|till?|until)\b)",
+    r"[^,.!?]{0,30}?(?: to (?:(?:the|on|mon|tue|wed|thu|fri|sat|sun)\w* )*\|| \|(?:for|till?|until)\b)",
     re.IGNORECASE,
 )
 _CUT = pattern(lambda: rf"(?:['’](?:m|re|s)| (?:{one_of('unended')}))$", re.IGNORECASE)

@@ -196,7 +196,7 @@ FORMS: tuple[tuple[re.Pattern[str], Resolve], ...] = (
     (_en(rf"{_BY}(?:the )?{_TH} (?:of )?{_MONTH}(?: (?P<rel>last|this|next) year)?"), _dated),
     (_en(rf"{_BY}(?:the )?{_NTH} of {_MONTH}"), _dated),
     (_en(rf"{_BY}(?:the )?{_NTH} of (?:(?P<which>this|next|last) |the )month"), _of_month),
-    (_en(rf"{_BY}{_DAY},? (?:the )?(?P<d>\d{{1,2}})(?:st|nd|rd|th)"), _of_month),
+    (_en(rf"{_BY}{_DAY},? (?:the )?(?P<d>\d{{1,2}})(?:st|nd|rd|th)(?! (?:of )?{_MONTH})"), _of_month),
     (_en(rf"(?:in )?(?:{_WHICH} )?{_MONTH}(?: of)? {_Y}"), _in_month),
     (_en(rf"{_WHICH} {_MONTH}"), _in_month),
     (_en(rf"(?:in|during|since|until|till|by|for|from|early|late|mid|all|whole|throughout)(?: of)? (?:early |late |mid-?)?{_MONTH}(?:,? (?:of )?{_Y})?"), _in_month),
@@ -222,6 +222,6 @@ FORMS: tuple[tuple[re.Pattern[str], Resolve], ...] = (
     (_en(rf"^{_BY}the {_NTH}$"), _of_month),
     (_en(rf"(?:in|since|until|during|back in|of|from) (?:early |late |mid-?)?{_Y}"), lambda g, t, p: (date(int(g["y"]), 1, 1), date(int(g["y"]), 12, 31))),
     (pattern(r"(?<!\d)(?P<y>\d{4})-(?P<m>\d\d)-(?P<d>\d\d)"), lambda g, t, p: date(int(g["y"]), int(g["m"]), int(g["d"]))),
-    (pattern(r"(?<![\d/])(?P<m>1[0-2]|0?[1-9])/(?P<d>[12]\d|3[01]|0?[1-9])(?![\d/])"),
+    (pattern(r"(?<![\d/])(?<!of )(?P<m>1[0-2]|0?[1-9])/(?P<d>[12]\d|3[01]|0?[1-9])(?![\d/])"),
      lambda g, t, p: near(lambda year: date(year, int(g["m"]), int(g["d"])), t, p)),
 )  # fmt: skip
