@@ -180,8 +180,7 @@ class MemLifecycle:
         derived = {cube.id: cube for cube in self._vault.derived(*cubes)}
         gone = cubes | derived
         self._vault.holds.require_none(gone, "be deleted")
-        frozen = [id for id in cubes if cubes[id].state is State.FROZEN and id not in derived]
-        if frozen:
+        if frozen := [id for id in cubes if cubes[id].state is State.FROZEN and id not in derived]:
             others = f", and so are {', '.join(frozen[1:10])}" if frozen[1:] else ""
             raise BadTransition(
                 f"cube {frozen[0]} is frozen and cannot be deleted{others}; thaw it with a move to activated"
