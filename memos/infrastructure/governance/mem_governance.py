@@ -244,8 +244,7 @@ class MemGovernance:
 
     def readable(self, caller: Caller, cubes: Iterable[MemCube]) -> list[MemCube]:
         """Those that `caller` may read, in the order given; to be asked before anything is ranked."""
-        given = list(cubes)
-        seen = self.visible(caller, given)
+        seen = self.visible(caller, cubes)
         self.record([self.narrowed(caller, len(seen))])
         return seen
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -110,9 +111,8 @@ class Redactor:
         """
         plain = text.translate(_WIDE)
         found: list[Identifier] = []
-        for kind in self._finders:
-            if kind not in (self._wanted if kinds is None else kinds):
-                continue
+        wanted = self._wanted if kinds is None else kinds
+        for kind in (one for one in self._finders if one in wanted):
             for start, end in self._finders[kind](plain):
                 if start < end and all(end <= other.start or start >= other.end for other in found):
                     found.append(Identifier(kind, start, end))
@@ -228,11 +228,9 @@ def _module(name: str) -> tuple[str, Callable[[str], bool]]:
     """Raises ConfigError."""
     if name == "cn.ric":
         return name, _is_resident_id
-    try:
+    with suppress(ImportError, AttributeError):
         if re.fullmatch(r"[a-z]{2}\.[a-z0-9_]+", name):
             return name, import_module(f"stdnum.{name}").is_valid
-    except (ImportError, AttributeError):
-        pass
     raise ConfigError(
         f"governance.redaction.national_ids: python-stdnum has no {name!r}; write it as cn.ric, us.ssn or gb.nhs"
     )

@@ -62,8 +62,7 @@ def _digest(*parts: str) -> str:
 
 def require_same_host(was: dict[str, str], now: dict[str, str], what: str) -> None:
     """Raises FingerprintMismatch unless every part agrees."""
-    differing = [part for part in sorted(was.keys() | now.keys()) if was.get(part) != now.get(part)]
-    if differing:
+    if differing := [part for part in sorted(was.keys() | now.keys()) if was.get(part) != now.get(part)]:
         detail = ", ".join(f"{p} {was.get(p, 'none')[:12]} is now {now.get(p, 'none')[:12]}" for p in differing)
         raise FingerprintMismatch(
             f"{what} was made by another host: {detail}; load that model, or promote the sources again on this one"

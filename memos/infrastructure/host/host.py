@@ -323,7 +323,7 @@ class Host:
         """What reading text and bringing KV takes here, as the scheduler's cost model wants it; files go to folder."""
         load: dict[str, tuple[float, float]] = {}  # "place codec" -> (seconds, seconds a token)
         with self._machine():
-            read, figures = measure(self.model, self.capability, self.decoder.context, lambda: self._kv_rows.reader)
+            read, figures = measure(self.model, self.capability, self.decoder.context, self._kv_rows.reader)
             for codec in codecs if self.capability.exact else ():
                 save = partial(self.save_kv, codec=codec)
                 took = measure_loads(self.model, read[-1][0], folder, save, self.load_kv)

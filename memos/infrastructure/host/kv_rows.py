@@ -32,7 +32,7 @@ class KVRows:
     ) -> None:
         """head: the tokens before the first memory, with which every KV cache begins."""
         self._model, self._capability, self._head = model, capability, head
-        self._reader = Lazy(self._make_reader)
+        self.reader = Lazy(self._make_reader)  # a twin of the model that returns its attention; that stays as it is
         self._prefixes, self._lock = PrefixTree(), threading.Lock()
         self.releases = 0  # how often all was let go of
 
@@ -171,12 +171,7 @@ class KVRows:
             return rows
         others = sorted(set(range(len(pasts[0].ids), len(past.ids))) - set(rows))
         most = round(fidelity.share * len(others))
-        return tuple(sorted((*rows, *attended_rows(self.reader, past, ids, others, most)))) if most else rows
-
-    @property
-    def reader(self) -> PreTrainedModel:
-        """A twin of the model that returns its attention; the model itself stays as it is."""
-        return self._reader()
+        return tuple(sorted((*rows, *attended_rows(self.reader(), past, ids, others, most)))) if most else rows
 
     def _make_reader(self) -> PreTrainedModel:
         reader = twin(self._model)

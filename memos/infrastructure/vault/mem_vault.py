@@ -103,22 +103,17 @@ class MemVault:
         """
         self.path, self.guard = path, Guard(governance)
         self._lock, place = FolderLock(path), Place(path, key, scratch, url, blobs, cache_bytes)
-        try:
-            with ExitStack() as opening:
-                alone = opening.enter_context(self._lock.alone())
-                store = store_of(place).open(place, alone)
-                try:
-                    alone = opening.enter_context(store.rows.alone()) and alone
+        with ExitStack() as failing:
+            failing.callback(self._lock.close)
+            with self._lock.alone() as here:
+                store = store_of(place).open(place, here)
+                failing.callback(store.rows.close)
+                with store.rows.alone() as there:
                     self._sums = file_sums.take(path)
                     shelf = shelf_of(place, store)
                     self._assemble(store._replace(shelf=shelf), store.shelf, quota, governance, jobs)
-                    self._settle(alone)
-                except BaseException:
-                    store.rows.close()
-                    raise
-        except BaseException:
-            self._lock.close()
-            raise
+                    self._settle(here and there)
+            failing.pop_all()  # it is open
 
     def _assemble(
         self,
@@ -376,8 +371,7 @@ class MemVault:
         with self.transaction():
             known = [self._resolve(id) for id in ids]
             self.holds.require_none(known, "be deleted")
-            left = [cube.id for cube in self.derived(*known) if cube.id not in known]
-            if left:
+            if left := [cube.id for cube in self.derived(*known) if cube.id not in known]:
                 raise Conflict(f"{', '.join(left)} would outlive its sources; delete them together")
             self.jobs.abandon(known)
             self.jobs.hush(known)

@@ -91,8 +91,7 @@ STORES: Registry[StoreKind] = Registry("memos.stores", "store")
 def store_of(place: Place) -> StoreKind:
     """The store of the vault there, or of the one to be made. Raises VaultError where the plug-in that it needs is
     missing or broken."""
-    claiming = [kind for kind in _usable(place) if kind.claims(place)]
-    if claiming:
+    if claiming := [kind for kind in _usable(place) if kind.claims(place)]:
         return max(claiming, key=lambda kind: bool(kind.elsewhere))  # which refuses what the others were asked for
     from memos.infrastructure.vault.sqlite.plain_store import PLAIN_STORE  # which stands on this
 

@@ -242,13 +242,12 @@ class Ways:
 
         expected: uses soon, by name. What nothing is foreseen of counts by its heat.
         """
-        foreseen = expected or {}
 
         def worth(kv: ResidentKV) -> float:
             away = Lying(kv.tokens, "disk", kv.cube.blob.stored if kv.cube.blob else "raw")
-            uses = foreseen.get(kv.name, 0.0) if foreseen else None
+            uses = expected.get(kv.name, 0.0) if expected else self._policy.heat([kv.cube], now)
             seconds = costs.bring(away) or kv.tokens  # as good as known, where nothing is measured
-            return (self._policy.heat([kv.cube], now) if uses is None else uses) * seconds / max(1, kv.bytes)
+            return uses * seconds / max(1, kv.bytes)
 
         out: dict[str, MemoryTier] = {}
         room = dict(self._room(costs.gpu))

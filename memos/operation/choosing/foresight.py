@@ -108,8 +108,7 @@ class Foresight:
             self._expect(visit, -1)
             probabilities = np.zeros(_KINDS)
             for kind, distance, context in visit.contexts():
-                follows = self._follows.pop(context) if context in self._follows else Follows()
-                self._follows[context] = follows
+                follows = self._follows[context] = self._follows.pop(context, Follows())
                 if group in follows.counts:
                     probabilities[kind] = follows.counts[group] * follows.scale
                 follows.add(group, distance)

@@ -107,11 +107,8 @@ def budgets(
     held: what each user has of them.
     """
     limits = {Form.ACTIVATION: limit.kv_bytes, Form.PARAMETRIC: limit.adapters}
-    out = dict[Form, float]()
-    for form, total in _all(config).items():
-        most = limits[form]
-        out[form] = shares(total, {**held[form], user: math.inf if most is None else most})[user]
-    return out
+    wanted = {form: math.inf if most is None else most for form, most in limits.items()}
+    return {form: shares(total, {**held[form], user: wanted[form]})[user] for form, total in _all(config).items()}
 
 
 def _all(config: SchedulerConfig) -> Budgets:

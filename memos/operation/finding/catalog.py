@@ -98,7 +98,7 @@ class Catalog:
         self._all_threads = 0  # those of one row, which have no name, too
         self._threads: dict[tuple[int, str], int] = {}  # by scope and name
         self._members: dict[int, list[int]] = {}  # the rows of each that has a name, in order
-        self._groups: list[list[int]] = []  # rows of each subject
+        self._groups: dict[int, list[int]] = {}  # rows of each subject
         self._verdicts: dict[Hashable, list[bool]] = {}
 
     def __len__(self) -> int:
@@ -150,9 +150,7 @@ class Catalog:
         self.kind.append(self.kinds.of(header.kind))
         self.speaker.append(self.speakers.of(shown.header.speaker.casefold()))
         self.subject.append(group := self.subjects.of(subject.casefold()))
-        if group == len(self._groups):
-            self._groups.append([])
-        self._groups[group].append(row)
+        self._groups.setdefault(group, []).append(row)
         self.said.append((header.said or header.created).timestamp())
         self._enter(row, (scope, header.thread) if header.thread else None)
         return row
@@ -241,7 +239,7 @@ class Catalog:
         catalog._threads = dict(zip(keys, codes, strict=True))
         catalog._members = dict(zip(codes, split(parts["members"], parts["members_of"]), strict=True))
         in_order = np.argsort(catalog.subject.all, kind="stable")
-        catalog._groups = split(in_order, np.bincount(catalog.subject.all, minlength=len(catalog.subjects.values)))
+        catalog._groups = dict(enumerate(split(in_order, np.bincount(catalog.subject.all))))
         return catalog
 
     def window(self, row: int, size: Callable[[int], int], most: int, before: int) -> tuple[list[int], list[int]]:
@@ -371,7 +369,8 @@ class Catalog:
         """The rows of the topic groups of these rows that may be seen; of a group beyond all measure, such as that of
         memories without one, those that were added shortly before and after."""
         found: dict[int, None] = {}
-        for subject, near in groupby(sorted(rows, key=self._subject_of), key=self._subject_of):
+        subject_of = self.subject.all.item
+        for subject, near in groupby(sorted(rows, key=subject_of), key=subject_of):
             group = np.array(self._groups[subject], np.int64)
             group = group[mask[group]]
             for row in near:
@@ -379,9 +378,6 @@ class Catalog:
                 most = slice(max(0, at - NEAR_ROWS), at + NEAR_ROWS + 1) if len(group) > MAX_GROUP_ROWS else slice(None)
                 found |= dict.fromkeys(group[most].tolist())
         return np.array(list(found), np.int64)
-
-    def _subject_of(self, row: int) -> int:
-        return int(self.subject.all[row])
 
 
 def _used(codes: npt.NDArray[np.int32]) -> tuple[list[int], npt.NDArray[np.int32]]:

@@ -28,24 +28,20 @@ MAX_COUNT = 65_535
 class Matches:
     """For each term of a query the allowed rows that it occurs in, each once, and how often."""
 
-    rows: Sequence[Rows]
-    counts: Sequence[Floats]
+    found: Sequence[tuple[Rows, Floats]]
 
     def beside(self, more: Matches) -> Matches:
         """These, and those of further terms."""
-        return Matches([*self.rows, *more.rows], [*self.counts, *more.counts])
+        return Matches([*self.found, *more.found])
 
     def first(self, terms: int) -> Matches:
         """Those of the first terms, and of the others that occur at all."""
-        pairs = list(zip(self.rows, self.counts, strict=True))
-        found = [*pairs[:terms], *(pair for pair in pairs[terms:] if len(pair[0]))]
-        return Matches([rows for rows, _ in found], [counts for _, counts in found])
+        return Matches([*self.found[:terms], *(pair for pair in self.found[terms:] if len(pair[0]))])
 
     def joined(self, more: Matches) -> Matches:
         """These with other matches of the same terms; a row that is in both has as many as in both together."""
-        mine, others = zip(self.rows, self.counts, strict=True), zip(more.rows, more.counts, strict=True)
-        both = [_together(*one, *other) if len(other[0]) else one for one, other in zip(mine, others, strict=True)]
-        return Matches([rows for rows, _ in both], [counts for _, counts in both])
+        pairs = zip(self.found, more.found, strict=True)
+        return Matches([_together(*one, *other) if len(other[0]) else one for one, other in pairs])
 
     def score(self, lengths: Floats, total: int, mean: float, groups: Rows | None = None) -> Floats:
         """[groups]: BM25 of each, as a share of the most that a text could reach.
@@ -54,7 +50,7 @@ class Matches:
         group of each; without them, each row is its own.
         """
         scores, most = np.zeros(len(lengths), np.float32), 0.0
-        for rows, counts in zip(self.rows, self.counts, strict=True):
+        for rows, counts in self.found:
             where = rows
             if groups is not None:
                 together = np.bincount(groups[rows], counts, len(lengths))
@@ -153,13 +149,11 @@ class KeywordIndex:
 
     def matches(self, query: Sequence[str], allowed: Mask) -> Matches:
         """allowed: [rows]."""
-        found, counts = list[Rows](), list[Floats]()
-        for word in dict.fromkeys(query):
-            rows, times = self._postings(word)
+        found = list[tuple[Rows, Floats]]()
+        for rows, counts in map(self._postings, dict.fromkeys(query)):
             here = np.flatnonzero(allowed[rows])
-            found.append(rows[here].astype(np.int64))
-            counts.append(times[here].astype(np.float32))
-        return Matches(found, counts)
+            found.append((rows[here].astype(np.int64), counts[here].astype(np.float32)))
+        return Matches(found)
 
     def _postings(self, word: str) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint16]]:
         code = self._terms.get(word, -1)
@@ -188,7 +182,7 @@ class HiddenWords:
     def matches(self, query: Sequence[str], own: Mask) -> Matches:
         """own: [rows], those whose hidden words may be compared."""
         found = self._words.matches(query, own[self._rows.all])
-        return Matches([self._rows.all[rows] for rows in found.rows], found.counts)
+        return Matches([(self._rows.all[rows], counts) for rows, counts in found.found])
 
     def packed(self, place: Rows) -> Parts:
         """place: [rows], where each moves to, or -1. Nothing where nothing is hidden."""

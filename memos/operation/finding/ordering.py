@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
+from itertools import count
 
 import numpy as np
 
@@ -45,11 +47,9 @@ def spread(catalog: Catalog, rows: Rows, with_replies: bool) -> Rows:
     """Places of rows, best first: the best of each conversation, then the second of each, and so on. with_replies:
     each with what was said before or after it on the other side, where that is among them. Summaries count as one
     conversation: in a row of them there is room for little else."""
-    rank = np.zeros(len(rows), np.int64)
-    threads: dict[int, int] = defaultdict(int)
-    for place, thread in enumerate(np.where(catalog.summaries[rows], -1, catalog.thread.all[rows]).tolist()):
-        rank[place], threads[thread] = threads[thread], threads[thread] + 1
-    order = np.lexsort((np.arange(len(rows)), rank)).tolist()
+    threads = np.where(catalog.summaries[rows], -1, catalog.thread.all[rows]).tolist()
+    ranks = defaultdict[int, Iterator[int]](count)  # of each conversation, the next one
+    order = np.argsort([next(ranks[thread]) for thread in threads], kind="stable").tolist()
     if not with_replies:
         return np.array(order, np.int64)
     place_of = dict(zip(catalog.turn.all[rows].tolist(), range(len(rows)), strict=True))

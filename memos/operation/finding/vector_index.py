@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
+import timeit
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import cache, partial
@@ -115,11 +115,7 @@ class VectorIndex:
             return True
         if self._row_ms is None:
             sample, query = np.arange(EXACT_ROWS), np.ones(self._dim, np.float32)
-            times = []
-            for _ in range(5):
-                began = time.perf_counter()
-                self.compare(query, sample)
-                times.append(time.perf_counter() - began)
+            times = timeit.repeat(partial(self.compare, query, sample), number=1, repeat=5)
             self._row_ms = min(times) * 1e3 / EXACT_ROWS
         return rows * self._row_ms <= self._exact_ms
 

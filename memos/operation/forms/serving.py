@@ -82,12 +82,10 @@ class Serving:
         for name in {_blob(kv).sha256 for kv in admission.activations} & self._ahead.keys():
             self.prefetch_hits[self._ahead.pop(name)] += level is not None and self._tiers.resident(name) is not None
         pasts = tuple(map(self._kv, admission.activations)) if level else ()
-        adapters = self.adapters(admission)
         memories = tuple(c.text for c in admission.cubes)
         covered = admission.cubes[: sum(len(kv.sources) for kv in admission.activations)]
         seen = visions.get(VISION).names(self._host, covered) if any(past.pictures for past in pasts) else ()
-        how = level or self._config.fidelity
-        given = tuple(messages), memories, pasts, adapters, how
+        given = tuple(messages), memories, pasts, self.adapters(admission), level or self._config.fidelity
         return admission, Request(*given, keep=keep, released=released, pictures=seen)
 
     def fitting(

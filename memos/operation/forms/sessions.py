@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -92,13 +93,9 @@ class Sessions:
     def request(self, talk: Talk, admission: Admission) -> Request:
         """What the model is given: the conversation, and with the question the memories that are new in it."""
         assert talk.session
-        heard = None if talk.again else self._heard(talk.session)
+        chain = [] if talk.again else self._chain(talk.session)  # empty: it has to be read again
+        heard = self._serving.bring(chain[-1], lambda: self._joined(chain)) if chain else None
         return replace(_request(talk, admission), talk=heard, adapters=self._serving.adapters(admission))
-
-    def _heard(self, session: Session) -> Activation | None:
-        """KV of the conversation as far as it is there; None where it has to be read again."""
-        chain = self._chain(session)
-        return self._serving.bring(chain[-1], lambda: self._joined(chain)) if chain else None
 
     def _joined(self, chain: Sequence[MemCube]) -> Activation:
         pieces: list[Activation] = []
@@ -180,10 +177,8 @@ class Sessions:
 
     def _forget(self, kvs: Iterable[MemCube]) -> None:
         for cube in kvs:
-            try:
+            with suppress(NotFound):
                 self._lifecycle.delete(cube.id)  # and what came after it
-            except NotFound:
-                continue
         self._serving.release()
 
     def rewind(self, session: Session, turns: int) -> int:

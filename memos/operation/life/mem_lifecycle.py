@@ -6,7 +6,8 @@ A derived cube never outlives the truth of its sources: each method here reaches
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from memos.cube import GONE, Form, MemCube, Source, State, Text
@@ -45,6 +46,12 @@ class MemLifecycle:
         self._vault.put(cube)
         return cube
 
+    @contextmanager
+    def _changing(self, id: str) -> Iterator[MemCube]:
+        """The cube as it is, within a transaction. Raises NotFound."""
+        with self._vault.transaction():
+            yield self._vault.get(id)
+
     def move(self, id: str, to: State, why: str, *was: State) -> MemCube:
         """Change the state. Out of use, a source takes its derived cubes along; into use, a derived cube must be fresh.
 
@@ -53,8 +60,7 @@ class MemLifecycle:
         """
         if not why.strip():
             raise InputError(f"cube {id} cannot become {to} without a reason; say why, for its history")
-        with self._vault.transaction():
-            cube = self._vault.get(id)
+        with self._changing(id) as cube:
             if cube.state not in (was or State) or to not in ALLOWED[cube.state]:
                 allowed = ", ".join(sorted(ALLOWED[cube.state])) or "nothing; only deletion is left"
                 only = "" if cube.state in (was or State) else f" from {' or '.join(was)}"
@@ -81,15 +87,10 @@ class MemLifecycle:
 
         Raises BadTransition where no way leads there, and what `move` raises.
         """
-        with self._vault.transaction():
-            cube = self._vault.get(id)
-            if cube.state is to:
-                return cube
-            if to in (State.GENERATED, State.ACTIVATED, State.MERGED):
+        with self._changing(id) as cube:
+            if cube.state is not to and to in (State.GENERATED, State.ACTIVATED, State.MERGED):
                 to = State.MERGED if self._lives_on(cube) else State.ACTIVATED
-            if cube.state is to:
-                return cube
-            if to not in ALLOWED[cube.state]:
+            if cube.state is not to and to not in ALLOWED[cube.state]:
                 step = next((step for step in ALLOWED[cube.state] if to in ALLOWED[step]), None)  # two lead anywhere
                 if step is None:
                     raise BadTransition(
@@ -179,8 +180,7 @@ class MemLifecycle:
         derived = {cube.id: cube for cube in self._vault.derived(*cubes)}
         gone = cubes | derived
         self._vault.holds.require_none(gone, "be deleted")
-        frozen = [id for id in cubes if cubes[id].state is State.FROZEN and id not in derived]
-        if frozen:
+        if frozen := [id for id in cubes if cubes[id].state is State.FROZEN and id not in derived]:
             others = f", and so are {', '.join(frozen[1:10])}" if frozen[1:] else ""
             raise BadTransition(
                 f"cube {frozen[0]} is frozen and cannot be deleted{others}; thaw it with a move to activated"
@@ -232,8 +232,7 @@ class MemLifecycle:
 
     def reinstate(self, id: str) -> MemCube:
         """Take back that a memory was superseded; what replaced it stays. Raises BadTransition unless it was."""
-        with self._vault.transaction():
-            cube = self._vault.get(id)
+        with self._changing(id) as cube:
             by = self._vault.superseded.by(cube.id)
             if by is None:
                 raise BadTransition(f"cube {cube.id} is {cube.state} and was not superseded; bring it back otherwise")
@@ -241,8 +240,7 @@ class MemLifecycle:
 
     def quarantine(self, id: str, why: str) -> MemCube:
         """Out of use, with all that is derived from it, until it is released."""
-        with self._vault.transaction():
-            cube = self._vault.get(id)
+        with self._changing(id) as cube:
             if cube.state not in GONE:
                 cube = self.move(cube.id, State.ARCHIVED, f"in quarantine: {why}")
             self._vault.quarantine.put(cube.id, why)
@@ -251,8 +249,7 @@ class MemLifecycle:
     def release(self, id: str, why: str) -> MemCube:
         """Into use again; what it says now is not put there again under the rules of now. Raises BadTransition for one
         that is not in quarantine."""
-        with self._vault.transaction():
-            cube = self._vault.get(id)
+        with self._changing(id) as cube:
             if not self._vault.quarantine.release(cube.id, self._vault.guard.judged(cube)):
                 raise BadTransition(f"cube {cube.id} is not in quarantine; see `memos quarantine list`")
             return self.move(cube.id, State.ACTIVATED, why) if cube.state is State.ARCHIVED else cube
@@ -262,8 +259,7 @@ class MemLifecycle:
 
         Raises Held, BadTransition, InputError without a reason.
         """
-        with self._vault.transaction():
-            cube = self._vault.get(id)
+        with self._changing(id) as cube:
             if not why.strip():
                 raise InputError(f"cube {cube.id} cannot be held without a reason; say why, for those who ask later")
             if cube.state is not State.FROZEN:
@@ -273,8 +269,7 @@ class MemLifecycle:
 
     def end_hold(self, id: str) -> MemCube:
         """Thaw what was held. Raises BadTransition for what is not."""
-        with self._vault.transaction():
-            cube = self._vault.get(id)
+        with self._changing(id) as cube:
             if not self._vault.holds.end(cube.id):
                 raise BadTransition(f"cube {cube.id} is not held; see `memos history {cube.id}`")
             return self.move(cube.id, State.ACTIVATED, "the hold ended") if cube.state is State.FROZEN else cube
@@ -304,8 +299,7 @@ class MemLifecycle:
 
         Raises InputError for a memory that was made of no others.
         """
-        with self._vault.transaction():
-            cube = self._vault.get(id)
+        with self._changing(id) as cube:
             if not (cube.sources and isinstance(cube.payload, Text)):
                 raise InputError(f"cube {cube.id} was not made of other memories; there is no merge to undo")
             names = [source.id for source in cube.sources]
@@ -320,8 +314,7 @@ class MemLifecycle:
 
         Raises Conflict, and what `lead` raises.
         """
-        with self._vault.transaction():
-            cube = self._vault.get(id)
+        with self._changing(id) as cube:
             pins = tuple(self._pinned_now(cube, source) for source in cube.sources)
             if pins != cube.sources:
                 self._put_next(cube, sources=pins)

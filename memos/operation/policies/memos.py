@@ -53,13 +53,10 @@ class MemosPolicy:
         """The whole groups of the best-ranked memories, best first, as far as these are nearly as good as the best;
         the scheduler takes of them what there is room for."""
         home = {cube.id: group for group in groups for cube in group.cubes}
-        best: dict[int, Segment] = {}
         top = ranked[0][1] if ranked else 0.0
         least = min(top, self._config.beside * top)  # scores may be negative
-        for cube, score in ranked[: self._config.top_k]:
-            if cube.id in home and score >= least:
-                best.setdefault(id(home[cube.id]), home[cube.id])
-        return list(best.values())
+        best = [home[c.id] for c, score in ranked[: self._config.top_k] if c.id in home and score >= least]
+        return list({id(group): group for group in best}.values())
 
     def heat(self, cubes: Sequence[MemCube], now: datetime) -> float:
         """R · (α·N_visit + β·L_interaction + γ) of a topic group, with R = exp(-Δt/μ).

@@ -105,14 +105,14 @@ def test_only_what_is_not_shown_is_hidden_and_only_in_own_rows() -> None:
     hidden.add(3, ["room", "415", "call", "415"], ["room", "415", "call", "phone"])
     hidden.add(5, ["tea"], ["tea"])
     own = np.ones(8, bool)
-    assert [rows.tolist() for rows in hidden.matches(["415", "room"], own).rows] == [[3], []]
-    assert [rows.tolist() for rows in hidden.matches(["415"], ~own).rows] == [[]]
+    assert [rows.tolist() for rows, _ in hidden.matches(["415", "room"], own).found] == [[3], []]
+    assert [rows.tolist() for rows, _ in hidden.matches(["415"], ~own).found] == [[]]
 
 
 def test_shown_and_hidden_words_of_a_row_count_together() -> None:
-    shown = Matches([np.array([1, 3])], [np.array([1, 1], np.float32)])
-    joined = shown.joined(Matches([np.array([3, 7])], [np.array([2, 1], np.float32)]))
-    assert (joined.rows[0].tolist(), joined.counts[0].tolist()) == ([1, 3, 7], [1, 3, 1])
+    shown = Matches([(np.array([1, 3]), np.array([1, 1], np.float32))])
+    [(rows, counts)] = shown.joined(Matches([(np.array([3, 7]), np.array([2, 1], np.float32))])).found
+    assert (rows.tolist(), counts.tolist()) == ([1, 3, 7], [1, 3, 1])
 
 
 @pytest.mark.parametrize("view", [ANN, BOB])

@@ -25,12 +25,8 @@ LINEAR = (torch.nn.Linear, Conv1D)
 
 def twin(model: PreTrainedModel) -> PreTrainedModel:
     """A second module tree over the same weights: adapters go in there, and the caller's model stays as it was."""
-    shared: dict[int, torch.Tensor] = {}
-    for parameter in model.parameters():
-        shared[id(parameter)] = torch.nn.Parameter(parameter.detach(), requires_grad=False)
-    for buffer in model.buffers():
-        shared[id(buffer)] = buffer
-    return copy.deepcopy(model, shared)
+    parameters = {id(p): torch.nn.Parameter(p.detach(), requires_grad=False) for p in model.parameters()}
+    return copy.deepcopy(model, {**parameters, **{id(buffer): buffer for buffer in model.buffers()}})
 
 
 def save_adapter(student: PeftModel, folder: Path, card: Card) -> None:

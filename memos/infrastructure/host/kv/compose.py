@@ -17,7 +17,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, product
+from itertools import accumulate, chain, product
 
 import torch
 from transformers import PreTrainedModel
@@ -135,11 +135,8 @@ def _frequencies(model: PreTrainedModel) -> Iterator[torch.Tensor]:
 
 def _candidates(known: Sequence[torch.Tensor], head_dim: int) -> Iterator[Rotation]:
     for frequencies, interleaved in product(known, (False, True)):
-        rest = head_dim - 2 * len(frequencies)
-        if rest >= 0:
-            yield Rotation(frequencies, 0, interleaved)
-            if rest:
-                yield Rotation(frequencies, rest, interleaved)
+        if (rest := head_dim - 2 * len(frequencies)) >= 0:
+            yield from (Rotation(frequencies, start, interleaved) for start in sorted({0, rest}))
 
 
 def _moved(turn: Rotation | None, tokens: int, tensor: torch.Tensor) -> torch.Tensor:
@@ -157,11 +154,7 @@ Path = tuple[tuple[int, ...], ...]  # the ids of each piece
 
 def starts(pieces: Sequence[Activation], head: int) -> list[int]:
     """Where each piece's own tokens begin in the composition of all."""
-    start, out = head, []
-    for piece in pieces:
-        out.append(start)
-        start += len(piece.ids) - head
-    return out
+    return list(accumulate((len(piece.ids) - head for piece in pieces), initial=head))[:-1]
 
 
 def compose(pieces: Sequence[Activation], head: int, motion: Motion) -> Activation:

@@ -181,16 +181,16 @@ class _Trial:
         try:
             measured = difference()
         except Unsupported as error:
-            self.why.append(str(error))
-            return False
+            why = str(error)
         # whatever a foreign model's code raises at what is tried says that it cannot do it
         except Exception as error:
-            self.why.append(f"{use} fails in {kind}: {type(error).__name__}: {str(error)[:160]}")
-            return False
-        self.differences.append((use, measured))
-        if self._is_rounding(measured):
-            return True
-        self.why.append(f"{use} is not right in {kind}: logits differ by {measured:.2g}")
+            why = f"{use} fails in {kind}: {type(error).__name__}: {str(error)[:160]}"
+        else:
+            self.differences.append((use, measured))
+            if self._is_rounding(measured):
+                return True
+            why = f"{use} is not right in {kind}: logits differ by {measured:.2g}"
+        self.why.append(why)
         return False
 
     def prefix(self) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -147,12 +148,10 @@ class PromptFormat:
         if turns and turns[0]["role"] == "system":  # the asker's: after the memories, which every prompt begins with
             system, turns = "\n".join(filter(None, (system, turns[0]["content"]))), turns[1:]
         if system:
-            try:
+            with suppress(TemplateError):  # the model knows no system role: its first message carries the memories
                 text = self._template([{"role": "system", "content": system}, *turns])
                 if system in text:
                     return text
-            except TemplateError:
-                pass  # the model knows no system role: its first message carries the memories
             first, *rest = turns
             turns = [{"role": first["role"], "content": f"{system}\n{first['content']}"}, *rest]
         try:

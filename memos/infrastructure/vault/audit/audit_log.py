@@ -127,12 +127,11 @@ class AuditLog(DecisionLog):
 
     def require_what_was_signed(self, last: Checkpoint | None = None) -> None:
         """Raises VaultError where the log is not the one that was signed last: signing it would hide that."""
-        for kept in (self._kept_head(), last):
-            if kept:
-                there = self._db.rows("SELECT hash FROM audit WHERE n = ?", kept.n)
-                signed = self._db.rows("SELECT signature FROM checkpoints WHERE n = ?", kept.n)
-                if there != [(kept.hash,)] or signed != [(kept.signature,)]:
-                    raise VaultError(_cut(kept.n, self.signer.path))
+        for kept in filter(None, (self._kept_head(), last)):
+            there = self._db.rows("SELECT hash FROM audit WHERE n = ?", kept.n)
+            signed = self._db.rows("SELECT signature FROM checkpoints WHERE n = ?", kept.n)
+            if there != [(kept.hash,)] or signed != [(kept.signature,)]:
+                raise VaultError(_cut(kept.n, self.signer.path))
 
     def _kept_head(self) -> Checkpoint | None:
         """Raises VaultError for one that cannot be read."""
@@ -171,20 +170,18 @@ class AuditLog(DecisionLog):
 
     def pseudonymise(self, user: str, targets: Collection[str]) -> int:
         """Within a transaction: rows of a user, or about one of the targets, name neither any more; how many."""
-        names, rows = {*targets, user}, dict[int, AuditRow]()
-        for row in all_rows(self._db):
-            if _is_of(row.caller, user) or _is_about(row.target, user, names):
-                rows[row.n] = row
+        names = {*targets, user}
+        rows = [r for r in all_rows(self._db) if _is_of(r.caller, user) or _is_about(r.target, user, names)]
         if not rows:
             return 0
         self._require_own_key(self._last_checkpoint())
         before = {f.k: f for f in self.contents().forgettings}
-        touched = {row.forgetting for row in rows.values()} - {0}
+        touched = {row.forgetting for row in rows} - {0}
         for k in touched:
             if self._digest_of(k) != before[k].digest:
                 raise VaultError("the audit log was changed; see `memos audit verify` before anybody is forgotten")
         new, alias = max(before, default=0) + 1, f"forgotten-{secrets.token_hex(4)}"
-        for row in rows.values():
+        for row in rows:
             caller = alias if _is_of(row.caller, user) else row.caller
             target = alias if _is_about(row.target, user, names) else row.target
             sql = "UPDATE audit SET caller = ?, target = ?, salt = '', forgetting = ? WHERE n = ?"

@@ -7,7 +7,7 @@ import json
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 from memos.cube import in_utc
 from memos.errors import VaultError
@@ -44,11 +44,10 @@ class AuditRow(NamedTuple):
     @property
     def as_written(self) -> bool:
         """True if all that is in it has the type that it was written in."""
-        words = (self.at, self.caller, self.action, self.target, self.why, self.prev, self.hash, self.salt)
-        numbers = self.n, self.forgetting
-        return (
-            all(type(w) is str for w in words) and all(type(n) is int for n in numbers) and type(self.allowed) is bool
-        )
+        return all(type(value) is kind for value, kind in zip(self, _KINDS, strict=True))
+
+
+_KINDS = tuple(get_type_hints(AuditRow).values())
 
 
 class LoggedDecision(NamedTuple):

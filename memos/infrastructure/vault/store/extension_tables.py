@@ -53,8 +53,7 @@ class ExtensionTables:
 
     def open(self, *tables: ExtensionTable) -> Store:
         """The store, in which these tables are. Raises VaultError where one of another shape is in the place of one."""
-        missing = [table for table in tables if table not in self._open]
-        if missing:
+        if missing := [table for table in tables if table not in self._open]:
             there = {table.name: table for table in described(self._db)}
             for table in missing:
                 if table.name not in there:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -64,12 +65,10 @@ def write_json(path: Path, value: Any) -> None:
 
 def read_json(path: Path) -> Any:
     """What `write_json` wrote. Raises CorruptBlob for a file that is not what was written, FileNotFoundError."""
-    try:
+    with suppress(ValueError):
         checksum, text, end = path.read_bytes().decode().split("\n")
         if checksum == _checksum(text) and not end:
             return json.loads(text)
-    except ValueError:
-        pass
     raise CorruptBlob(f"{path} does not match its checksum")
 
 

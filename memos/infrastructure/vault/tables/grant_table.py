@@ -74,8 +74,7 @@ class GrantTable:
         sql = f"""DELETE FROM grants WHERE {_SAME} AND relation = ifnull(?, relation) AND purpose = ifnull(?, purpose)
                   AND cube {"= ?" if cube else "IS NULL"}"""
         with self._db.transaction():
-            gone = self._db.write(sql, *over, *_subject(to), relation, purpose, *([cube] if cube else []))
-            if gone:
+            if gone := self._db.write(sql, *over, *_subject(to), relation, purpose, *([cube] if cube else [])):
                 self.changed()
         return gone
 
@@ -87,8 +86,7 @@ class GrantTable:
         own = [_grant(row) for row in self._db.rows(sql, now, purpose, 0, caller.user_id)]
         grants = [g for g in own if isinstance(g.to, Namespace) and holds_for(g.to, caller)]
         for group in self.groups_with(caller):
-            rows = self._db.rows(sql + " AND to_agent = ?", now, purpose, 1, group.owner, group.name)
-            grants += map(_grant, rows)
+            grants += map(_grant, self._db.rows(sql + " AND to_agent = ?", now, purpose, 1, group.owner, group.name))
         return grants
 
     def all(self) -> list[Grant]:
@@ -135,8 +133,7 @@ class GrantTable:
         """Whether it was a member."""
         sql = f"DELETE FROM group_members WHERE owner = ? AND name = ? AND {_MEMBER}"
         with self._db.transaction():
-            gone = self._db.write(sql, group.owner, group.name, *_subject(member))
-            if gone:
+            if gone := self._db.write(sql, group.owner, group.name, *_subject(member)):
                 self.changed()
         return bool(gone)
 

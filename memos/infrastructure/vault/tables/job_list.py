@@ -197,11 +197,9 @@ class JobList:
         """End interrupted and queued jobs on cubes that have changed."""
         gone = set(sources)
         with self._db.transaction():
-            waiting = self.all("interrupted", "queued")
-            stale = [job.id for job in waiting if gone & {s.split("@")[0] for s in job.payload["sources"]}]
-            self.ended |= bool(stale)
-            for id in stale:
-                self._db.write("UPDATE jobs SET state = 'undone', note = 'a source has changed' WHERE id = ?", id)
+            stale = [job.id for job in self.all("interrupted", "queued") if gone.intersection(sources_of(job))]
+            sql = f"UPDATE jobs SET state = 'undone', note = 'a source has changed' WHERE id {IN}"
+            self.ended |= bool(stale) and self._db.write(sql, json.dumps(stale)) > 0
 
     def hush(self, cubes: Iterable[str]) -> None:
         """Within a transaction: how jobs on cubes that are deleted ended is told in one word, without their text."""

@@ -43,8 +43,7 @@ class QuarantineTable(Table):
 
     def of(self, ids: list[str]) -> list[Suspect]:
         """Those of `ids` that are there, the latest last."""
-        sql = f"SELECT id, why, at FROM quarantine WHERE id {IN} ORDER BY at, id"
-        rows = self._db.rows(sql, json.dumps(ids))
+        rows = self._db.rows(f"SELECT id, why, at FROM quarantine WHERE id {IN} ORDER BY at, id", json.dumps(ids))
         return [Suspect(id, why, datetime.fromisoformat(at)) for id, why, at in rows]
 
     def all(self) -> list[Suspect]:
