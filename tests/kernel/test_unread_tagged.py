@@ -163,7 +163,7 @@ def test_what_held_before_is_found_when_one_asks_for_it(tmp_path: Path) -> None:
         assert [town for hit in hits for town in towns if town in hit.cube.text] == towns
         assert [hit.cube.state for hit in hits[:2]] == [State.ARCHIVED] * 2
         assert [hit.cube.id for hit in memos.search(asked, top_k=1)] == [hits[0].cube.id]
-        quotes = ["“i live in leeds”", "“moved to york yesterday”", "“moved to southampton last week”"]
+        quotes = ["“i live in leeds”", "“moved to york yesterday”", "“moved to southampton last week!”"]
         assert [line.split(": ")[1] for line in memos.chat(asked).text.splitlines()[:3]] == quotes
         assert {hit.cube.id for hit in hits} <= {cube.id for cube in memos.ask(asked).admission.cubes}  # a model reads
         assert len(found(memos, "where do i live?")) == len(memos.search(asked, kinds=["fact", "episode"])) == 1

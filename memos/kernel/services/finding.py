@@ -361,7 +361,9 @@ def _goes_on(words: str) -> bool:
 
 def _has_more(turn: MemCube, part: MemCube) -> bool:
     """True if a short message says more than what was read in it, which may be clear only with the rest."""
-    return len(said_words(turn)) <= SHORT and said_words(turn).rstrip(" .。") != said_words(part).rstrip(" .。")
+    words, of_part = said_words(turn), said_words(part)
+    ends = words.endswith(("!", "！")) and not of_part.endswith(("!", "！"))  # as a password may
+    return len(words) <= SHORT and (ends or bare(words) != bare(of_part))
 
 
 def _names(text: str, name: str) -> bool:
