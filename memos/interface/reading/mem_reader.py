@@ -94,7 +94,8 @@ class MemReader:
                     continue
                 statements = tuple(self._spoken(part, origin)) if infer else ()
                 found.append(said := episode(part, origin, statements))
-                if infer and not (statements or part.silent or _forgets(part)):
+                forgets = any(intents.forgets(one, part.speaker) for one in sentences(part.content))
+                if infer and not (statements or part.silent or forgets):
                     unread.append(said)
         return found, unread
 
@@ -160,12 +161,15 @@ class MemReader:
     def _read_request(self, text: str, turns: Sequence[Mapping[str, object]], day: date) -> tuple[Asked, ...]:
         if wordings.ASKS_PLAINLY.match(text) and not re.search(r"[.!?:;]", text):
             text += "?"  # as the tagger knows questions
+        turns, whole_talk = turns[-6:], turns  # it is read with the latest, and may put right what was told long before
         if asked := self._plainly_asked(text, turns, day):
             return (asked,)
         [first, *more] = found = arguments.read(text, turns, day, _given(self._tagger))
-        if asked := self._put_right(text, first, turns, day):
+        if asked := self._put_right(text, first, whole_talk, day):
             return (asked,)
         if not more and intents.asks_of_before(text, first):
+            if first.intent == "recall" and not wordings.REFERS.search(first.what):  # whom it means is known
+                return (first.model_copy(update={"last": "said"}),)
             follows = wordings.REFERS.search(text) or text.startswith(("涨", "换", "改", "那"))
             said = references.asked_last(turns) if follows else ""
             return (Asked(intent="recall", what=f"{said}, {text}".strip(" ,"), last="said" if said else ""),)
@@ -196,7 +200,7 @@ class MemReader:
             told = references.resolved(text, references.known(turns), is_told=True)
             return (Asked(intent="remember", what=told, when=intents.day_of(days, "", text)),)
         for_model = first.intent in ("remember", "correct") and wordings.ASKS_MODEL.match(text)
-        of_life = first.intent in ("talk", "remember") and intents.asks_of_life(text)
+        of_life = first.intent in ("talk", "remember", "correct") and intents.asks_of_life(text)
         if not more and (for_model or of_life):
             return (Asked(intent="recall", what=text),)
         if not more and first.intent == "recall" and wordings.REMINDS.match(text):
@@ -386,10 +390,6 @@ class MemReader:
                 groups.append([sentence])
         place = _Origin(origin, heading=passage.heading)
         return [_statement(" ".join(group), place) for group in groups]
-
-
-def _forgets(turn: DialogueTurn) -> bool:
-    return any(intents.forgets(sentence, turn.speaker) for sentence in sentences(turn.content))
 
 
 def _conversation(turns: Iterable[dict[str, object]], origin: str) -> Iterator[Part]:

@@ -44,7 +44,7 @@ MAX_NEAR = 3  # memories that a description which fits none is compared with
 _CHANGES = re.compile(  # words of a message that may end what was said before
     r"(?i)\b(?:now|no longer|any ?more|instead|new|moved|changed|switched|swapped|replaced|raised|lowered|increased"
     r"|reduced|(?:went|gone|going|goes|put|pushed) (?:up|down|back)|(?:changed|changing) (?:my|his|her|their) mind"
-    r"|cancel+ed|postponed|rescheduled|broke up|quit|sold|stopped)\b"
+    r"|cancel+ed|postponed|rescheduled|broke up|quit|sold|stopped|(?:paid|gave|given) (?:\w+ ){0,3}back|returned)\b"
     r"|[改换搬涨降]|跳槽|不再|现在|推迟|提前|取消|辞|分手|出院|离职|停了|卖了"
 )
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from memos.operation.forms.serving import Serving
     from memos.operation.life.mem_lifecycle import MemLifecycle
 
-MAX_READ_TURNS = 3  # that a message is read with
+MAX_READ_TURNS = 12  # that a message is read with: what was told may be put right later
 MAX_NOTED = 1000  # messages of all conversations that were carried out
 
 log = logging.getLogger("memos")
@@ -132,8 +132,9 @@ class Sessions:
         cube = self._cube(id, talk.session, Form.PLAINTEXT, turn, pinned)
         try:
             stored = self._lifecycle.publish(cube) if pinned else self._lifecycle.create(cube)
-        except (Conflict, NotFound) as error:
-            log.warning("this turn is not kept: %s", error)
+        except (Conflict, NotFound) as error:  # as when what was just told has ended what was shown
+            log.info("this turn is not kept: %s", error)
+            self.note(talk.session, talk.question, answer, forgets=False)
             return
         whole = self._vault.get(stored.id).payload == turn  # else the KV knows what may not be stored
         if kv is not None and whole:

@@ -242,13 +242,13 @@ def is_told(text: str, asked: Asked, states: bool, has_fact: bool, day: date) ->
 
 
 def asks_of_before(text: str, asked: Asked) -> bool:
-    """True of a question about what held before, or when something was said, which is taken for one about where a
-    memory comes from, or for talk."""
+    """True of a question about what held before that goes on from the last one, or is taken for talk, or for one about
+    what a memory was made of; and of any that is taken for one about where one comes from, without a word of that."""
     opens = wordings.ASKS_ITSELF.match(text) or is_asked(text)
-    is_why = (asked.ask == "why" or (asked.ask == "history" and not asked.what)) and (
-        _PAST.search(text) or wordings.WHEN_SAID.search(text)
-    )
-    return bool(opens and (is_why or (asked.intent == "talk" and _PAST.search(text))))
+    refers = asked.intent == "recall" and wordings.REFERS.search(text)
+    of_memory = refers or asked.intent == "talk" or asked.ask == "why" or (asked.ask == "history" and not asked.what)
+    is_other = asked.ask == "why" and not wordings.ORIGIN.search(text)
+    return bool(opens and (is_other or (of_memory and _PAST.search(text))))
 
 
 def told_behind(text: str, what: str) -> str:

@@ -154,7 +154,9 @@ FORGETS = pattern(  # an order by its form alone, of so few words that they are 
 ASIDE = pattern(  # beside what a description is about
     rf"(?i)^(?:(?:all |any of )?(?:the|that|those|my|this|any) (?:last |latest )?(?:thing|bit|stuff|part|fact|note|one|message|news|info(?:rmation)?|memory|memories)s? (?:about|on|with|of|where)|(?:the (?:thing|bit|part) )?(?:what(?:ever)?|that) {_SAID}(?: (?:you|u))?(?: about| of| on)?|(?:what(?:ever)?) (?:you|u) (?:have|know|remember)(?: (?:on|about|of))?|that i(?: ever)? (?:said|told (?:you|u)) (?:that )?|about) |(?<=.)的(?:那件)?(?:事情?|事儿)[吧了。]*$"
 )
-WHEN_SAID = pattern(r"(?i)\bwhen (?:did|have) i\b|(?:啥|什么)时候[^，。]{0,4}[说讲提记]")
+ORIGIN = pattern(  # where a memory comes from
+    r"(?i)\b(?:why|how (?:do|did|can|would|come|on earth)|makes? (?:you|u)|where(?:['’]?d| do| did| does| is| was)|who (?:told|said|gave)|source|based|c[ao]me from|got (?:that|this|it)|reason|basis|evidence|proof|explain|know that|sure)\b|为[什何啥]|凭|依据|根据|来源|[哪那][里儿]?来|[从打]哪|听来|怎么|咋|谁|出处|缘由|原因|确定"
+)
 JUST_A_NOUN = pattern(  # which is asked for
     r"[^\s，。是了在有叫换改为忘记]{1,8}(?:密码|电话|手机号|号码|地址|生日|车牌号?|单号|取件码|[账帐]号)[呢？?]*"
 )

@@ -783,3 +783,92 @@ def test_what_is_told_behind_an_order_to_forget_is_kept() -> None:
         ("forget", "the flour supplier"),
         ("remember", "we switched to Golden Mill"),
     ]
+
+
+EARLIER = (
+    "My hip replacement is on the 14th of November, with a Mr Brannigan.",
+    "The retainer agreed with her is CHF 6,500.",
+    "下礼拜三上午九点半去复查，挂的是王主任的号",
+    "I lent my pressure cooker to Bridie next door.",
+)
+
+
+def after(text: str, *said: str) -> list[tuple[str, str]]:
+    """What a message asks for after these, of which every other one is a reply."""
+    turns = [{"role": ("user", "assistant")[n % 2], "content": words} for n, words in enumerate(said)]
+    return [(one.intent, one.what) for one in reader.read_request(text, turns, WEDNESDAY)]
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("Oh wait, the surgeon is called Brannagh, not Brannigan.", EARLIER[0].replace("Brannigan.", "Brannagh")),
+        ("Correction: the retainer is CHF 7,200.", "The retainer agreed with her is CHF 7,200"),
+        ("不对，复查是下礼拜四，不是礼拜三", EARLIER[2].replace("三", "四", 1)),
+    ],
+)
+def test_what_was_told_some_time_before_is_put_right(text: str, kept: str) -> None:
+    assert after(text, *(words for told in EARLIER for words in (told, "Noted."))) == [("correct", kept)]
+
+
+@pytest.mark.parametrize(
+    ("told", "text", "kept"),
+    [
+        ("dentist 12 may 14:15, dr Halvorsen", "No sorry, is at 14:45", "dentist 12 may 14:45, dr Halvorsen"),
+        ("dentist is at 4 on friday", "no, at 5", "dentist is at 5 on friday"),
+        ("子萱借了我80块吃火锅", "啊打错了 是100块不是80", "子萱借了我100块吃火锅"),
+        ("我的车停在47号车位", "不对，是74号", "我的车停在74号车位"),
+    ],
+)
+def test_what_was_told_is_put_right_where_it_says_again_what_stands_beside_it(told: str, text: str, kept: str) -> None:
+    assert after(text, told) == [("correct", kept)]
+
+
+@pytest.mark.parametrize(
+    ("text", "before", "what"),
+    [
+        ("what was the old one", "office wifi password?", "office wifi password, what was the old one?"),
+        ("Where was he before?", "Where is my father?", "Where was my father before?"),
+        ("以前的后门密码呢", "媳妇哪天休息", "以前的后门密码呢"),
+    ],
+)
+def test_a_question_about_before_goes_on_from_the_last(text: str, before: str, what: str) -> None:
+    assert after(text, before, "Nothing that is remembered answers that.") == [("recall", what)]
+
+
+@pytest.mark.parametrize(
+    ("text", "intents"),
+    [
+        ("tell me all about Olek", ["about"]),
+        ("我跟你说过哪些关于老伴的事情？", ["about"]),
+        ("should i text him back", ["recall"]),
+        ("后门密码", ["recall"]),
+        ("我闺女上几年级", ["recall"]),
+        ("轮胎多钱换的", ["recall"]),
+        ("forget my bike lock code, i sold the bike", ["forget", "remember"]),
+        ("把张老板的账删了", ["forget"]),
+        ("前儿个我把电饼铛借给楼上老孙家了，也不知道啥时候还", ["remember"]),
+        ("子萱借了我80块吃火锅还没还我", ["remember"]),
+        ("今儿个可真冷，冻死我了", ["remember"]),
+        ("哈哈哈哈哈", ["talk"]),
+    ],
+)
+def test_what_the_form_of_a_message_tells_is_read_so(text: str, intents: list[str]) -> None:
+    both = MemReader(TextTagger(), TextTagger(STATEMENTS))
+    assert [one.intent for one in both.read_request(text, today=WEDNESDAY)] == intents
+
+
+@pytest.mark.parametrize(
+    ("text", "when"),
+    [
+        ("lab report is due fri 21st feb noon", "2027-02-21"),
+        ("flight pushed to wed 19 march, same time", "2026-03-19"),
+        ("henderson job: 62 sheets of 5/8 plus 9 boxes mud", ""),
+        ("周六跟球球去看五月天 在奥体", "2026-03-14"),
+        ("每周二下午3点开会，周五发版", ""),
+    ],
+)
+def test_a_day_is_read_as_it_is_meant(text: str, when: str) -> None:
+    both = MemReader(TextTagger(), TextTagger(STATEMENTS))
+    [one] = both.read_request(text, today=WEDNESDAY)
+    assert (one.intent in ("remember", "correct"), one.when) == (True, when)
