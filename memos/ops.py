@@ -123,9 +123,10 @@ class Search(Lookup):
 
 
 class Recall(Lookup):
-    """Answer a question with what is remembered."""
+    """Answer a question with what is remembered. also: other words for those of the question."""
 
     question: str
+    also: tuple[str, ...] = ()
 
 
 class Forget(Operation, right="delete"):

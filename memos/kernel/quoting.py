@@ -35,11 +35,13 @@ def without_aside(turns: Sequence[dict[str, str]]) -> list[dict[str, str]]:
     said = list[dict[str, str]]()
     for turn in turns:
         text = _parted(str(turn.get("content", "")))[0]
-        kept = next((text[len(how) :] for how in reply_openings(_NOTED) if text.startswith(how)), "")
-        if turn.get("role") != "assistant" or not (kept or turn.get("kind") == NOTED):
+        is_kept = text.startswith(noted := reply_openings(_NOTED))
+        if turn.get("role") != "assistant" or not (is_kept or turn.get("kind") == NOTED):
             said.append({**turn, "content": text})
-        elif said and kept:  # a line for each memory
-            each = (one.removeprefix(_MINE).strip(" .。") for one in kept.splitlines())
+        elif said and is_kept:  # a line for each memory
+            each = (
+                re.sub(f"^(?:{'|'.join(noted)})?(?:{_MINE})?", "", line).strip(" .。") for line in text.splitlines()
+            )
             said[-1] = said[-1] | {"content": "\n".join(filter(None, each))}
     return said
 

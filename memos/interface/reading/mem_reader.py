@@ -167,14 +167,10 @@ class MemReader:
         [first, *more] = found = arguments.read(text, turns, day, _given(self._tagger))
         if asked := self._put_right(text, first, whole_talk, day):
             return (asked,)
-        if not more and intents.asks_of_before(text, first):
-            if first.intent == "recall" and not wordings.REFERS.search(first.what):  # whom it means is known
-                return (first.model_copy(update={"last": "said"}),)
-            follows = wordings.REFERS.search(text) or text.startswith(("涨", "换", "改", "那"))
-            said = references.asked_last(turns) if follows else ""
-            return (Asked(intent="recall", what=f"{said}, {text}".strip(" ,"), last="said" if said else ""),)
+        if not more and (asked := intents.follow_up(text, first, turns, day)):
+            return (asked,)
         clear = not more and (first.doubted or first.intent in ("forget", "rollback"))
-        if wordings.UNDO.fullmatch(text) or (first.doubted == "rollback" and not first.what):
+        if wordings.UNDO.fullmatch(re.split("[,，]", text)[0]) or (first.doubted == "rollback" and not first.what):
             return (Asked(intent="ask_back", doubted="rollback", last="done"), *more)
         is_last = first.doubted == "forget" and wordings.LAST_SAID.fullmatch(first.what)
         if is_last or wordings.TAKES_BACK.fullmatch(text) or wordings.UNKEPT.fullmatch(text):
@@ -196,7 +192,7 @@ class MemReader:
         states, has_fact = bool(stated or self.facts(text)), any(one.facts for one in stated)
         days = [one.when for one in stated]
         is_one = not more or all(one.intent == "recall" for one in found)  # a statement may be torn
-        if is_one and intents.is_told(text, first, states, has_fact, day):
+        if (more and intents.tells_on(text, found)) or (is_one and intents.is_told(text, first, states, has_fact, day)):
             told = references.resolved(text, references.known(turns), is_told=True)
             return (Asked(intent="remember", what=told, when=intents.day_of(days, "", text)),)
         for_model = first.intent in ("remember", "correct") and wordings.ASKS_MODEL.match(text)
@@ -244,6 +240,7 @@ class MemReader:
             return None
         found = times.find(what, today)
         when = intents.day_of([one.when for one in self._stated(what, today)], found.when if found else "", what)
+        when = when or references.dated(of, turns)
         return Asked(intent="correct" if of else "remember", what=what, to=of, when=when)
 
     def _stated(self, text: str, day: date) -> list[TaggedStatement]:
@@ -251,8 +248,7 @@ class MemReader:
 
     def _asked_within(self, text: str, turns: Sequence[Mapping[str, object]], today: date) -> Asked | None:
         """A request for a list, a count or a search of what was said in some time; None for any other message."""
-        within = times.bounds(text, today)
-        if not within or not self._tagger:
+        if not ((within := times.bounds(text, today)) and self._tagger):
             return None
         asked, when = arguments.read(within.rest, turns, today, self._tagger), f"{within.first}/{within.last}"
         if [one.ask for one in asked] in (["list"], ["count"]):
@@ -297,14 +293,14 @@ class MemReader:
     def recall(self, question: str, speaker: str = USER, today: date | None = None) -> Recall:
         """To answer a question, whatever the rules would think of it. today: as in a request."""
         today = today or _today()
-        wants = intents.wants(question, today)
-        now = intents.asked_now(question, today)
+        wants, now = intents.wants(question, today), intents.asked_now(question, today)
         asks = tuple(dict.fromkeys(parse_question(now, speaker)))
         about = intents.about(question, speaker, asks)
+        foreign = messages_in(question)
         if not asks:
-            foreign = messages_in(question)
             asks = tuple(foreign.asked(question, speaker)) if foreign else asked_of(now, speaker)
-        return Recall(question=question, about=about, asks=asks, wants=wants)
+        also = tuple(foreign.other_words(question)) if foreign else ()
+        return Recall(question=question, also=also, about=about, asks=asks, wants=wants)
 
     def facts(self, text: str) -> tuple[Fact, ...]:
         """What a remembered text says."""

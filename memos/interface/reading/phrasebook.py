@@ -316,19 +316,11 @@ _SENTENCE_END = pattern(
 )
 # Unicode blocks and what they tell.
 _SCRIPTS = (
-    ("ja", "\u3040-\u30ff"),
-    ("ko", "\uac00-\ud7af\u1100-\u11ff"),
-    ("zh", "\u3400-\u4dbf\u4e00-\u9fff"),
-    ("ru", "\u0400-\u04ff"),
-    ("ar", "\u0600-\u06ff\u0750-\u077f"),
-    ("he", "\u0590-\u05ff"),
-    ("hi", "\u0900-\u097f"),
-    ("bn", "\u0980-\u09ff"),
-    ("th", "\u0e00-\u0e7f"),
-    ("el", "\u0370-\u03ff"),
-    ("hy", "\u0530-\u058f"),
-    ("ka", "\u10a0-\u10ff"),
-)
+    ("ja", "\u3040-\u30ff"), ("ko", "\uac00-\ud7af\u1100-\u11ff"), ("zh", "\u3400-\u4dbf\u4e00-\u9fff"),
+    ("ru", "\u0400-\u04ff"), ("ar", "\u0600-\u06ff\u0750-\u077f"), ("he", "\u0590-\u05ff"),
+    ("hi", "\u0900-\u097f"), ("bn", "\u0980-\u09ff"), ("th", "\u0e00-\u0e7f"),
+    ("el", "\u0370-\u03ff"), ("hy", "\u0530-\u058f"), ("ka", "\u10a0-\u10ff"),
+)  # fmt: skip
 _SCRIPT_OF = tuple((tag, pattern(f"[{block}]")) for tag, block in _SCRIPTS)
 _LATIN = pattern(r"[A-Za-zÀ-ɏ]")
 _LETTER = pattern(r"[^\W\d_]")
@@ -349,6 +341,7 @@ class MessageReading:
     things: Callable[[str], list[str]]
     asked: Callable[[str, str], list[Fact]]  # (question, speaker) -> the facts, without their objects, that it asks for
     replies: dict[str, str]  # what memos says, by what it says in English
+    other_words: Callable[[str], list[str]]  # for the same as those of a question
 
 
 @dataclass(frozen=True)
@@ -372,8 +365,7 @@ def languages(text: str) -> Iterator[Language]:
 
 
 def language_of(sentence: str, many: float = 1.5) -> Language | None:
-    """The installed language that most of a sentence is in, whatever names stand in it. many: its characters for a word
-    of Latin letters."""
+    """The installed language that most of a sentence is in. many: of its characters for each word of Latin letters."""
     if sentence.isascii():
         return None
     counts = {tag: len(script.findall(sentence)) for tag, script in _SCRIPT_OF}
@@ -389,7 +381,7 @@ def messages_in(text: str) -> MessageReading | None:
 
 
 def say_in_language_of(*messages: str) -> Say:
-    """Says it in the language of the first message that has letters, where that is installed and has it."""
+    """Says it in the language of the first message with letters, as far as that is installed."""
     spoken = language_of(next((text for text in messages if _LETTER.search(text)), ""), many=1)
     replies = spoken.messages.replies if spoken and spoken.messages else {}
     mine = f"{USER}: "

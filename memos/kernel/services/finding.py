@@ -194,6 +194,8 @@ class Finding(Service):
         near |= past
         spoken = [cube for cube, _ in admission.found if cube.id in near]
         spoken += [c for c, _ in admission.found if c.id not in near and any(_may_change(one, c) for one in spoken)]
+        if on:
+            spoken.sort(key=lambda cube: not is_on(cube, *on))
         is_sure = bool(spoken)
         nearest = [cube for cube, why in admission.found if signal == "tokens" or why.get(signal)][:UNSURE]
         spoken = spoken[: 2 * most if op.wants.overview else most] or nearest
@@ -243,7 +245,7 @@ class Finding(Service):
         return [one for one in archived if ids.isdisjoint(source.id for source in one.sources)]
 
     def _found(self, caller: Caller, op: Recall | Search, k: int | None, policy: str, view: View) -> list[FoundMemory]:
-        query = op.question if isinstance(op, Recall) else op.query
+        query = " ".join((op.question, *op.also)) if isinstance(op, Recall) else op.query
         if replay := self._replay(policy):
             return replay.search(query, k, self._access.view(caller), view)
         if curating := self._curating(policy):
@@ -326,7 +328,7 @@ def is_on(cube: MemCube, first: date, last: date) -> bool:
 
 def _may_change(earlier: MemCube, later: MemCube) -> bool:
     """True if somebody says a little on a later day, or of a change, that has a word in common with what they said."""
-    both = said_words(earlier), said_words(later)
+    both = bare(said_words(earlier)), bare(said_words(later))  # the days behind them are no words of theirs
     if earlier.header.speaker != later.header.speaker or max(map(len, both)) > SHORT:
         return False
     words, more = (set(terms(words, query=True)) for words in both)
@@ -341,7 +343,9 @@ def _latest_first(cubes: Sequence[MemCube], asked: set[str]) -> list[MemCube]:
     changed, the latest first, which may be the state now."""
 
     def ends(earlier: MemCube, later: MemCube) -> bool:
-        shared = set(terms(said_words(earlier), query=True)).intersection(terms(said_words(later), query=True))
+        shared = set(terms(bare(said_words(earlier)), query=True)).intersection(
+            terms(bare(said_words(later)), query=True)
+        )
         is_change = earlier.order < later.order and _CHANGES.search(said_words(later)) is not None
         return is_change and bool(asked & shared or len(shared) > 1 or not "".join(shared).isascii())
 
@@ -355,7 +359,8 @@ def _latest_first(cubes: Sequence[MemCube], asked: set[str]) -> list[MemCube]:
 
 def _goes_on(words: str) -> bool:
     """True of a short message that says little alone: it speaks of what was said before it, or only of a change."""
-    is_change = _CHANGES.search(words) and not wordings.FIRST.search(words)  # "price went up to 74"
+    changes = _CHANGES.search if language(words) == "en" else _CHANGES.match  # "price went up to 74", 改吃缬沙坦了
+    is_change = changes(words) and not wordings.FIRST.search(words)
     return len(words) <= SHORT and bool(wordings.REFERS.search(words) or is_change)
 
 

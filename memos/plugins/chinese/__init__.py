@@ -4,5 +4,7 @@ from memos.interface.reading.phrasebook import Language, MessageReading, read_bo
 from memos.plugins.chinese import messages, statements, times
 
 _REPLIES = read_book("memos.plugins.chinese", "replies.yaml")
-_MESSAGES = MessageReading(messages.asks, messages.tells, messages.people, messages.things, statements.asked, _REPLIES)
+_MESSAGES = MessageReading(
+    messages.asks, messages.tells, messages.people, messages.things, statements.asked, _REPLIES, messages.other_words
+)
 CHINESE = Language(statements.read, times.FORMS, times.day_of_month, times.until, _MESSAGES)

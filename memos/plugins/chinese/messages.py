@@ -5,8 +5,13 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
+from opencc import OpenCC
+
+from memos.interface.reading.phrasebook import read_book
 from memos.interface.reading.requests.references import words_of
+from memos.interface.reading.times.times import simplified
 
 _HAN = r"\u4e00-\u9fff"
 _SURNAMES = "王李张刘陈杨赵黄周吴徐孙胡朱高林何郭马罗梁宋郑谢韩唐冯于董萧程曹袁邓许傅沈曾彭吕苏卢蒋蔡贾丁魏薛叶阎余潘杜戴夏钟汪田任姜范方石姚谭廖邹熊金陆郝孔白崔康毛邱秦江史顾侯邵孟龙万段雷钱汤尹黎易常武乔贺赖龚文"
@@ -47,6 +52,19 @@ def asks(text: str) -> bool:
 def tells(sentence: str) -> bool:
     """True if a sentence is a statement by "我" that is no small talk."""
     return bool(_STATEMENT.search(sentence)) and not _SMALL_TALK.search(sentence)
+
+
+def other_words(question: str) -> list[str]:
+    """Words for the same as those of a question, from words.yaml, in its characters."""
+    plain = simplified(question)
+    groups = (group for group in _same() if any(word in plain for word in group))
+    words = list(dict.fromkeys(word for group in groups for word in group if word not in plain))
+    return words if plain == question else [OpenCC("s2t").convert(word) for word in words]
+
+
+@cache
+def _same() -> list[list[str]]:
+    return [line.split() for line in read_book("memos.plugins.chinese", "words.yaml")]
 
 
 def people(text: str) -> list[str]:

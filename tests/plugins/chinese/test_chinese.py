@@ -178,3 +178,18 @@ def test_a_chat_is_answered_in_the_language_of_the_message(tmp_path: Path, ada: 
     forgotten, undone, answered = said("忘掉我住在哪里", "撤销", "1")
     assert forgotten.startswith("已删除：") and undone.startswith("已撤销，")
     assert answered.startswith("可以告诉我")  # a number has no language of its own
+
+
+def test_a_question_is_looked_up_with_the_words_that_others_use() -> None:
+    assert CHINESE.messages
+    assert CHINESE.messages.other_words("我现在房租多少") == ["月租", "租金", "涨租"]
+    assert "醫生" in CHINESE.messages.other_words("大夫說什麼")  # in its characters
+    assert CHINESE.messages.other_words("你好") == []
+
+
+def test_what_was_told_in_other_words_is_quoted(tmp_path: Path, ada: str) -> None:
+    with Memory(vault=tmp_path / "vault") as memory:
+        for told in ("租的房子在南山桃园，月租 4800", "新 leader 定了，是 Rachel", "我妈血压有点高"):
+            memory.chat(told, user_id=ada)
+        for asked, answer in (("我现在房租多少", "4800"), ("现在谁是我老大", "Rachel"), ("我妈吃的什么降压药", "血压")):
+            assert answer in memory.chat(asked, user_id=ada)["text"].splitlines()[0]

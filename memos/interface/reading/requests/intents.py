@@ -3,10 +3,12 @@
 Knows English and Chinese; knows no stores and no tensors.
 """
 
+# ruff: noqa: E501  (a regular expression is read as one line)
+
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timezone
 from difflib import SequenceMatcher
 from enum import Enum
@@ -25,7 +27,7 @@ from memos.interface.reading.phrasebook import (
     sentences,
 )
 from memos.interface.reading.requests import wordings
-from memos.interface.reading.requests.references import words_of
+from memos.interface.reading.requests.references import asked_last, words_of
 from memos.interface.reading.statements.statements import attribute_in, read
 from memos.interface.reading.times import times
 from memos.lazy import pattern
@@ -78,13 +80,11 @@ _QUESTION_WORDS = pattern(rf"(?:{wordings.QUESTION_WORDS}|tell me|do you know)\b
 
 # Of sentences without a fact: what opens a reaction, and what makes it talk between two people.
 _REACTION = pattern(
-    r"(?:hi|hello|hey|good|thanks?|thank you|bye|goodbye|see you|ha+|haha|wow|congratulations|happy|same|me too|sounds"
-    r"|great|nice|lovely|sure|okay?|really|welcome|cheers|dear)\b",
+    r"(?:hi|hello|hey|good|thanks?|thank you|bye|goodbye|see you|ha+|haha|wow|congratulations|happy|same|me too|sounds|great|nice|lovely|sure|okay?|really|welcome|cheers|dear)\b",
     re.IGNORECASE,
 )
 _CHAT = pattern(
-    r"\b(?:you|your|yours|if|maybe|perhaps|might|would|could|should|hope|wish|guess|wonder|suppose|sorry|weather|rain\w*"
-    r"|sunny|snow\w*|storm\w*|let us|let['’]s)\b",
+    r"\b(?:you|your|yours|if|maybe|perhaps|might|would|could|should|hope|wish|guess|wonder|suppose|sorry|weather|rain\w*|sunny|snow\w*|storm\w*|let us|let['’]s)\b",
     re.IGNORECASE,
 )
 _LEAD = pattern(r"\b(?:[A-Z][a-z]+(?: [a-z]+){0,3}[,:] |(?:and|but|so) )+", re.IGNORECASE)
@@ -154,7 +154,7 @@ def whole(asked: Asked, text: str, facts: Callable[[str], Sequence[Fact]]) -> As
         return Asked(intent="recall", what=text)
     if asked.intent == "remember" and set(facts(text)) > set(facts(asked.what)):
         return asked.model_copy(update={"what": text})  # "Hi, I'm Tom and I live in Hull"
-    is_said = before.rstrip().endswith((".", "!", ";", "。", "！", "；")) and not wordings.OF_MESSAGE.search(before)
+    is_said = re.search(r"[.!;。！；]\s*$|\d", before) and not wordings.OF_MESSAGE.search(before)
     told = before if is_said and not wordings.REPLIES.fullmatch(before) else ""
     tail = "" if wordings.ADDS_NOTHING.fullmatch(after) else after
     return asked.model_copy(update={"what": told + asked.what + tail})
@@ -163,6 +163,9 @@ def whole(asked: Asked, text: str, facts: Callable[[str], Sequence[Fact]]) -> As
 def untorn(asked: Sequence[Asked], text: str, stated: Sequence[str]) -> list[Asked]:
     """Requests of which none is but to keep what is told, as one that keeps all of it, where words that state something
     lie in none of them whole: the tagger cuts within them at times, above all after other messages."""
+    of_several = asked[1:] and is_asked(text)  # questions in one, of which the tagger takes some for told
+    told = [of_several and one.intent == "remember" and is_asked(one.what) for one in asked]
+    asked = [Asked(intent="recall", what=one.what) if n else one for one, n in zip(asked, told, strict=True)]
     kept = [one for one in asked if one.intent in ("remember", "correct")]
     if len(kept) == len(asked) and not wordings.REFERS.search(text):  # else words stand for others
         asked = kept = [one if one.what in text else one.model_copy(update={"what": text}) for one in kept]
@@ -234,21 +237,34 @@ def is_told(text: str, asked: Asked, states: bool, has_fact: bool, day: date) ->
     if has_fact or wordings.HOLDS.match(text):
         return True
     if asked.doubted == "correct":
-        points = wordings.REFERS.search(wordings.SOMEBODY.sub("", text[:12]).replace("they", ""))
-        return (states or is_chinese) and not (
+        points = wordings.REFERS.search(wordings.SOMEBODY.sub("", text).replace("they", ""))
+        points = points if points and points.start() < 12 else None
+        return (states or is_chinese or times.find(text, day) is not None) and not (
             points or wordings.CORRECTS.match(text) or wordings.WRONG_ZH.search(text)
         )
     return states or (is_chinese and times.find(text, day) is not None)  # "周五要交季度report"
 
 
-def asks_of_before(text: str, asked: Asked) -> bool:
-    """True of a question about what held before that goes on from the last one, or is taken for talk, or for one about
-    what a memory was made of; and of any that is taken for one about where one comes from, without a word of that."""
-    opens = wordings.ASKS_ITSELF.match(text) or is_asked(text)
-    refers = asked.intent == "recall" and wordings.REFERS.search(text)
-    of_memory = refers or asked.intent == "talk" or asked.ask == "why" or (asked.ask == "history" and not asked.what)
+def follow_up(text: str, asked: Asked, turns: Sequence[Mapping[str, object]], today: date) -> Asked | None:
+    """A question about what held before that goes on from the last one, or is taken for talk, or for one about what a
+    memory was made of; and any that is taken for one about where one comes from, without a word of that."""
+    opens, held = wordings.ASKS_ITSELF.match(text) or is_asked(text), _PAST.search(text)
+    goes_on, refers = wordings.GOES_ON_ZH.match(text), wordings.REFERS.search(text)
+    of_memory = asked.intent == "talk" or asked.ask == "why" or (asked.ask == "history" and not asked.what)
+    of_memory = of_memory or (asked.intent == "recall" and bool(goes_on or refers))
     is_other = asked.ask == "why" and not wordings.ORIGIN.search(text)
-    return bool(opens and (is_other or (of_memory and _PAST.search(text))))
+    if not (opens and (is_other or (of_memory and held))):
+        return None
+    if asked.intent == "recall" and not (goes_on or wordings.REFERS.search(asked.what)):  # whom it means is known
+        return asked.model_copy(update={"last": "said"})
+    said = asked_last(turns) if held and (goes_on or refers) else ""
+    return Asked(intent="recall", what=f"{said}, {text}".strip(" ,"), last="said" if said else "")
+
+
+def tells_on(text: str, asked: Sequence[Asked]) -> bool:
+    """True of one Chinese sentence that only tells: its clauses have the subject of the first."""
+    is_one = language(text) == "zh" and not re.search(r"[。！？!?\n].", text)
+    return is_one and all(one.intent in ("remember", "correct") for one in asked) and not wordings.WRONG_ZH.search(text)
 
 
 def told_behind(text: str, what: str) -> str:
@@ -305,44 +321,29 @@ def about(question: str, speaker: str, asks: Iterable[Fact]) -> tuple[str, ...]:
 # -- what a question wants beside its matter: whose words, standing instructions, how things went -----------
 
 _OVERVIEW = pattern(
-    r"\b(?:summar(?:y|ies|i[sz]e)\w*|overview|recap|in (?:the |which |what )?order\b(?! to\b)|order in which|over time"
-    r"|how (?:\w+ ){1,8}(?:developed|evolved|progressed|changed))|总结|概括|回顾|先后|顺序",
+    r"\b(?:summar(?:y|ies|i[sz]e)\w*|overview|recap|in (?:the |which |what )?order\b(?! to\b)|order in which|over time|how (?:\w+ ){1,8}(?:developed|evolved|progressed|changed))|总结|概括|回顾|先后|顺序",
     re.IGNORECASE,
 )
 _BOTH_SIDES = pattern(r"\b(?:summar|overview|recap)|总结|概括|回顾", re.IGNORECASE)
 _REPLIED = pattern(  # "what did you recommend to me?", and not "what would you recommend?"
-    r"\b(?:you(?:['’]ve| have| had)|(?:did|have|had|were) you) (?:\w+ )?(?:recommend|suggest|advis|tell|told|say"
-    r"|said|mention|explain|propos|giv|gave|list|answer|show)\w*"
-    r"|\byou (?:\w+ )?(?:(?:recommend|suggest|advis|mention|explain|propos|list|answer|show)ed|told|said|gave)\b"
-    r"|(?:(?:之前|上次|刚才)你|你(?:之前|上次|刚才))(?:推荐|建议|说|告诉|提到)|你(?:推荐|建议|说|告诉|提到)我?(?:过|了|的)",
+    r"\b(?:you(?:['’]ve| have| had)|(?:did|have|had|were) you) (?:\w+ )?(?:recommend|suggest|advis|tell|told|say|said|mention|explain|propos|giv|gave|list|answer|show)\w*|\byou (?:\w+ )?(?:(?:recommend|suggest|advis|mention|explain|propos|list|answer|show)ed|told|said|gave)\b|(?:(?:之前|上次|刚才)你|你(?:之前|上次|刚才))(?:推荐|建议|说|告诉|提到)|你(?:推荐|建议|说|告诉|提到)我?(?:过|了|的)",
     re.IGNORECASE,
 )
 _REQUEST = pattern(
-    r"\b(?:how (?:can|do|should|would|could|might) (?:i|we)\b|(?:can|could|would) you\b|help me|suggest|recommend"
-    r"|what (?:are|should|would|steps|tools)|show me|i(?:['’]m| am) (?:planning|looking|thinking|working|about|trying)"
-    r"|explain|walk me through|which|when i(?:['’]m| am))|怎么|如何|帮我|请",
+    r"\b(?:how (?:can|do|should|would|could|might) (?:i|we)\b|(?:can|could|would) you\b|help me|suggest|recommend|what (?:are|should|would|steps|tools)|show me|i(?:['’]m| am) (?:planning|looking|thinking|working|about|trying)|explain|walk me through|which|when i(?:['’]m| am))|怎么|如何|帮我|请",
     re.IGNORECASE,
 )
 
-_SAID_OR_NEW = (
-    r"(?:(?:what|anything|everything|all)(?:(?:['’]?s| is| has| have| did| was)? (?:that )?(?:i|we) (?:have |had )?"
-    r"(?:say|said|tell|told|mention\w*|talk\w*|discuss\w*)(?: to)?(?: you)?"
-    r"|(?:['’]?s| is| has)? (?:new|changed|happened))"
-    r"|everything|all(?! my| the)|(?:all )?(?:my |the )?memories)"
-)
+_SAID_OR_NEW = r"(?:(?:what|anything|everything|all)(?:(?:['’]?s| is| has| have| did| was)? (?:that )?(?:i|we) (?:have |had )?(?:say|said|tell|told|mention\w*|talk\w*|discuss\w*)(?: to)?(?: you)?|(?:['’]?s| is| has)? (?:new|changed|happened))|everything|all(?! my| the)|(?:all )?(?:my |the )?memories)"
 _ASKS_FOR_SAID = pattern(  # "what did I say about work", "what's new", "find my notes"; and not "where have I lived"
-    rf"(?:please |can you |could you )*(?P<do>(?:list|show|find|search)(?: me)?(?: for)? |(?:give|tell) me )?"
-    rf"(?(do)(?:{_SAID_OR_NEW}\b)?|{_SAID_OR_NEW}\b)(?P<matter>.*\w)?\W*",
+    rf"(?:please |can you |could you )*(?P<do>(?:list|show|find|search)(?: me)?(?: for)? |(?:give|tell) me )?(?(do)(?:{_SAID_OR_NEW}\b)?|{_SAID_OR_NEW}\b)(?P<matter>.*\w)?\W*",
     re.IGNORECASE,
 )
 _BETWEEN_US = pattern(r"\b(?:i|me|my|we|us|our|you|your)\b|我|你", re.IGNORECASE)  # not about two others
 
 
 _PAST = pattern(  # of what no longer holds
-    r"\b(?:used? to|previous(?:ly)?|former(?:ly)?|originally"
-    r"|in the past|back then|(?<=was my )old|(?:old|earlier|first) ones?)\b"
-    r"|\bbefore(?:\W*$| (?:that|then|(?:i|we|s?he|they) (?:mov|chang|left|join|start|switch|quit)\w*).*)"
-    r"|以前|之前|原来|过去|曾经",
+    r"\b(?:used? to|previous(?:ly)?|former(?:ly)?|originally|in the past|back then|(?<=was my )old|(?:old|earlier|first) ones?)\b|\bbefore(?:\W*$| (?:that|then|(?:i|we|s?he|they) (?:mov|chang|left|join|start|switch|quit)\w*).*)|以前|之前|原来|过去|曾经",
     re.IGNORECASE,
 )
 _NOW = pattern(r"\b(?:now|currently|these days|at the moment|nowadays)\b|现在|目前", re.IGNORECASE)

@@ -55,6 +55,7 @@ _NUMBER = pattern(
     r"[零一二两三四五六七八九十百千万]{2,}|(?:half |quarter (?:past|to) )?[£$€¥]?\d(?:[\d.,:/-]*\d)?(?: ?(?:o['’]?clock|[ap]m|k|kg|km|cm|%|块|元|点|岁|号|楼|层|室|斤)(?![a-z]))?",
     re.IGNORECASE,
 )
+_TITLED = pattern(r"\b(mr|mister|mrs|ms|miss)\b\.? (?:[a-z]+ )?$")
 _OWN_NAME = pattern(  # before who speaks
     r"(?:\bi['’]?m|\bi am|\bmy name(?:['’]?s| is)|\bcall me|[我俺](?:是|叫|名叫|的名字[是叫])) ?", re.IGNORECASE
 )
@@ -292,7 +293,8 @@ def put_right(text: str) -> tuple[str, str]:
 def told_last(turns: Sequence[Mapping[str, object]]) -> str:
     """What the user has told or memos has quoted just before, a line for each memory; "" where neither is so."""
     said = [(str(turn.get("content", "")), turn.get("role") == "assistant") for turn in reversed(turns[-2:])]
-    told = next((one for text, by_model in said for one in (_QUOTE.findall(text) if by_model else [text])), "")
+    each = ("\n".join(reversed(_QUOTE.findall(text))) if by_model else text for text, by_model in said)
+    told = next(filter(None, each), "")  # the first quote is the last line
     return "\n".join(times.WRITTEN.sub("", line).rstrip(" .。") for line in told.splitlines())
 
 
@@ -309,9 +311,12 @@ def right_in_place(
     (wrong, right), corrects = put_right(text), wordings.CORRECTS.match(text)
     if not (right or corrects):
         return "", ""
-    for line in reversed(told_last(turns).splitlines()):
-        if what := corrected(line, wrong, right, facts(line), today) if right else again(line, text):
-            return what, line
+    lines = reversed(told_last(turns).splitlines())
+    found = [
+        (corrected(line, wrong, right, facts(line), today) if right else again(line, text), line) for line in lines
+    ]
+    if found := [(what, line) for what, line in found if what]:  # for 11月20号 11月12号, before another time
+        return next(((what, line) for what, line in found if _shape(what) == _shape(line)), found[0])
     anew = wordings.PUTS_ANEW.fullmatch(text)
     of, new = (anew["of"] or anew["zof"], anew["new"] or anew["znew"]) if anew else ("", "")
     line = told_of(turns, wrong or of) if wrong or of else ""
@@ -325,6 +330,12 @@ def asked_last(turns: Sequence[Mapping[str, object]]) -> str:
     """The last message of the user, in one line and without how it ends."""
     said = (str(turn.get("content", "")) for turn in reversed(turns) if turn.get("role") != "assistant")
     return " ".join(next(said, "").split()).rstrip(" .?!。？！")
+
+
+def dated(told: str, turns: Sequence[Mapping[str, object]]) -> str:
+    """The days that stand behind what was told, as it was kept."""
+    said = "\n".join(str(turn.get("content", "")) for turn in turns)
+    return found[1] if told and (found := re.search(rf"{re.escape(told)}\W*\(([\d/-]+)\)", said)) else ""
 
 
 def told_of(turns: Sequence[Mapping[str, object]], words: str) -> str:
@@ -360,6 +371,10 @@ def corrected(told: str, wrong: str, right: str, facts: Sequence[Fact], today: d
     return told[: places[0][0]] + right + told[places[0][1] :] if len(places) == 1 else ""
 
 
+def _shape(words: str) -> str:
+    return re.sub(r"\d", "0", words)
+
+
 def _widened(told: str, begin: int, end: int, words: str) -> tuple[int, int]:
     """A place with what words to be put there would say again at its ends: "下" of 下周三, for 下周四."""
     sizes = range(len(words) - 1, 0, -1)
@@ -392,7 +407,9 @@ def spoken_of(text: str) -> list[tuple[str, str]]:
                 names[called[0]] = (names[called[0]][0], gender)
             else:
                 found.append((match.start(), match[0], gender))
-    found += [(at, name, gender) for name, (at, gender) in names.items()]
+    titles = {name: _TITLED.search(low[:at]) for name, (at, _) in names.items()}
+    by_title = {name: "he" if title[1] in ("mr", "mister") else "she" for name, title in titles.items() if title}
+    found += [(at, name, gender or by_title.get(name, "")) for name, (at, gender) in names.items()]
     return [(who, gender) for _, who, gender in sorted(found)]
 
 

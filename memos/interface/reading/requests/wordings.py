@@ -20,7 +20,7 @@ POINTS = pattern(
     r"(?i)(?:all of |both of )?(?:it|its|that|this|them|those|these|they|there|here|both|the same|all that|that all|it all)(?: (?:one|ones|thing|things|stuff))?|the (?:one|other|thing|latter|former|lot)|(?:它们?|其|这些?|那些?|此)(?:都|全部|全)?|[这那][个只条家本份张件间辆台部座所套幅篇首款次处种位名]?(?:东西|玩意儿?|事儿?|些)?|里[面头]|上[面头]|那[里儿]|这[里儿]"
 )
 REFERS = pattern(  # to what was said before, as far as a word can tell
-    r"\b(?:it|its|that|this|th[oe]se|them|they|their|she|hers?|he|him|his|ones?|there|same|former|latter|others?|both|either|so|else|again|why)\b|[它她他]|其(?![实他余中])|这(?!周|个?月|个?星期|几天|两天|次|么|样|辈)|那(?!天|年|么|样|时)",
+    r"\b(?:it|its|that|this(?! (?:week(?:end)?|month|year|morning|afternoon|evening)\b)|th[oe]se|them|they|their|she|hers?|he|him|his|ones?|there|same|former|latter|others?|both|either|so|else|again|why)\b|[它她他]|其(?![实他余中])|这(?!周|个?月|个?星期|几天|两天|次|么|样|辈)|那(?!天|年|么|样|时)",
     re.IGNORECASE,
 )
 INTRODUCES = pattern(  # "note that ..."; not "forgot my keys"
@@ -105,7 +105,7 @@ PUTS_RIGHT = pattern(  # what was said just before, and with what
     r"|(?:不对[，, ]*)?(?:不是|唔系|唔係)(?P<zold>[^\s，,他她它]{1,12}?)[，,。 ]*而?[是系係](?P<znew>[^\s，,我]{1,12}?)(?: ?(?:才对|先啱))?(?:[，, ]*我?(?:刚才)?(?:记|说|打|写|搞)错了?)?[。！]*|(?:[啊哦诶哎欸嗯]*[，, ]*(?:不对|错了|[说写打记搞]错了?)[，,。！ ]*)?[^\s，,是不]{0,8}是(?P<znew2>[^\s，,我]{1,12}?)[，, ]*不是(?P<zold2>[^\s，,]{1,12}?)[。！]*|(?:不对|不是|错了|(?:刚刚?|刚才)?[说写打记]错了?|[更纠]正)[，,。！ ]*(?:应该是|应该|应为|改成|是)? ?(?P<zright>[^\s，。！？]{1,16}?)(?: ?才对)?[。！]*|(?:[啊哦诶哎欸嗯] ?[，,]?)?(?:又|已经)?(?:改[到成为]|换[成到])(?P<zmoved>[^\s，。！？]{1,12}?)了?[。！]*"
 )
 PUTS_ANEW = pattern(  # what somebody has told of, in other words: "correction: the rent is 650"
-    rf"(?i)(?=\w){_NOPE}:? ?(?P<said>(?:the|my|our) (?P<of>(?:[\w'’]+ ){{0,2}}[\w'’]+) (?:is|are|was|costs?)(?: now| called| named| on| at)* (?P<new>(?:[^,;?]|,(?=\d))+?))[.!]*"
+    rf"(?i)(?=\w){_NOPE}:? ?(?P<said>(?:the|my|our) (?P<of>(?:[\w'’]+ ){{0,2}}[\w'’]+) (?:is|are|was|costs?)(?: now| called| named| on| at)* (?P<new>(?:[^,;?]|,(?=\d))+?))(?:,? (?:sorry|i (?:wrote|typed|said|got|had) (?:it|that) wrong|my mistake))?[.!]*"
     r"|(?:[啊哦诶哎欸嗯]*[，, ]*(?:不对|错了|[说写打记搞]错了?|[更纠]正)(?:一下)?[，,。！：: ]*)(?P<zsaid>(?P<zof>[\u4e00-\u9fff]{2,6}?)(?:应该)?(?:是|为|改[为成到在])(?P<znew>[^，。？]+?))[啦了啊哦。！]*"
 )
 MAY = pattern(
@@ -149,13 +149,14 @@ FORGETS_ALL = pattern(
 _NAMED = r"(?:(?:my|our|the) (?:[\w'’-]+ ){0,2}?)?(?!(?:me|us|you|it|that|this|those|these|them|they|him|his|her|their|he|she|everything|all|anything|some|to|how|about|up|out)\b)[\w'’-]+(?: (?-i:[A-Z])[\w'’-]+)?"
 FORGETS = pattern(  # an order by its form alone, of so few words that they are no more than a name
     rf"(?i){_SAY}(?:forget(?: about)?|delete|erase|wipe|remove) (?P<what>{_NAMED}){_THANKS}|{_SAY}(?:forget|delete|erase|wipe|clear|remove) (?:what(?:ever)?) (?:you|u) (?:have|know|remember|saved|stored|kept)(?: (?:on|about|of))? (?P<known>{_NAMED}){_THANKS}|{_SAY}{_ERASE} (?:the|that|my) (?:last )?(?:bit|thing|stuff|part|note|info)s? (?:about|on|with) (?P<about>(?!(?:it|that|this|them|him|her)\b)[^,;.?!]{{2,60}}?){_THANKS}|{_SAY}(?:(?:never|don['’]?t|do not)(?: (?:you|ever))* (?:mention|bring up|talk about|speak of)|stop (?:mentioning|bringing up|talking about)) (?P<never>{_NAMED})(?: to me)?(?: (?:again|ever|any ?more))*{_THANKS}|{_SAY}(?:don['’]?t|do not|never) (?:keep|store|save|hang on to|hold on to|remember) (?P<unkept>my [\w'’-]+(?: [\w'’-]+){{0,2}}?|(?:the|that) (?:thing|bit|stuff|part) (?:about|on|with) [^,;.?!]{{2,60}}?){_THANKS}"
-    r"|(?:请|帮我|麻烦)?把(?P<zh_what>[^\s，。？]{2,14}?)(?:那条|这条|这个|那个)?(?:给我)?(?:删|清)(?:掉|除|了)+[吧。！]*|(?:请|帮我)?(?:把)?(?:忘[掉记]?|删[掉除]?)(?:了)?(?:我(?:之前|以前)?(?:说|讲|提)过?的?|你(?:知道|记得)的|所有)?(?:关于|有关)(?P<zh_about>[\u4e00-\u9fff\w]{1,8}?)的?(?:事情?|话|东西|信息|内容|一切|记忆)?(?:都|全)?了?[吧。！]*|(?:以后)?(?:再也)?(?:别|不要|不许)再?(?:跟我|和我)?提起?(?P<zh_never>[\u4e00-\u9fff]{2,6}?)了?[吧。！]*"
+    r"|(?:请|帮我|麻烦)?把(?P<zh_what>[^\s，。？]{2,14}?)(?:那条|这条|这个|那个)?(?:给我)?(?:删|清)(?:掉|除|了)+(?:好了|算了)?[吧。！]*(?:[，,][^？?]{1,20})?|(?:请|帮我)?(?:把)?(?:忘[掉记]?|删[掉除]?)(?:了)?(?:我(?:之前|以前)?(?:说|讲|提)过?的?|你(?:知道|记得)的|所有)?(?:关于|有关)(?P<zh_about>[\u4e00-\u9fff\w]{1,8}?)的?(?:事情?|话|东西|信息|内容|一切|记忆)?(?:都|全)?了?[吧。！]*|(?:以后)?(?:再也)?(?:别|不要|不许)再?(?:跟我|和我)?提起?(?P<zh_never>[\u4e00-\u9fff]{2,6}?)了?[吧。！]*"
 )
 ASIDE = pattern(  # beside what a description is about
     rf"(?i)^(?:(?:all |any of )?(?:the|that|those|my|this|any) (?:last |latest )?(?:thing|bit|stuff|part|fact|note|one|message|news|info(?:rmation)?|memory|memories)s? (?:about|on|with|of|where)|(?:the (?:thing|bit|part) )?(?:what(?:ever)?|that) {_SAID}(?: (?:you|u))?(?: about| of| on)?|(?:what(?:ever)?) (?:you|u) (?:have|know|remember)(?: (?:on|about|of))?|that i(?: ever)? (?:said|told (?:you|u)) (?:that )?|about) |(?<=.)的(?:那件)?(?:事情?|事儿)[吧了。]*$"
 )
+GOES_ON_ZH = pattern(r"涨|换|改|那|原来|之前")  # opens a question about before that names nothing
 ORIGIN = pattern(  # where a memory comes from
-    r"(?i)\b(?:why|how (?:do|did|can|would|come|on earth)|makes? (?:you|u)|where(?:['’]?d| do| did| does| is| was)|who (?:told|said|gave)|source|based|c[ao]me from|got (?:that|this|it)|reason|basis|evidence|proof|explain|know that|sure)\b|为[什何啥]|凭|依据|根据|来源|[哪那][里儿]?来|[从打]哪|听来|怎么|咋|谁|出处|缘由|原因|确定"
+    r"(?i)\b(?:why|how (?:do|did|can|would|come|on earth)|makes? (?:you|u)|where(?:['’]?d| do| did| does| is| was)|who (?:told|said|gave)|source|based|c[ao]me from|got (?:that|this|it)|reason|basis|evidence|proof|explain|know that|sure)\b|为[什何啥]|凭|依据|根据|来源|[哪那][里儿]?来|[从打]哪|听来|怎么(?:会|知|晓|得)|谁(?:说|告|讲|跟)|出处|缘由|原因|确定"
 )
 JUST_A_NOUN = pattern(  # which is asked for
     r"[^\s，。是了在有叫换改为忘记]{1,8}(?:密码|电话|手机号|号码|地址|生日|车牌号?|单号|取件码|[账帐]号)[呢？?]*"

@@ -66,7 +66,7 @@ _AHEAD = pattern(
 _NO_HOME = pattern(r"(?i)\bfrom \||\|\w+(?: \w+)? (?:rd|road|st|street|ave|lane|ln)\b")  # | stands before a place
 _SET_FOR = pattern(  # | stands before a day
     r"\b(?:moved?|pushed|postponed|(?:re)?scheduled|booked|delayed|shifted|planned|set|due|put off|bumped)\b"
-    r"[^,.!?]{0,30}?(?: to (?:(?:the|on|mon|tue|wed|thu|fri|sat|sun)\w* )*\|| \|(?:for|till?|until)\b)",
+    r"[^,.!?]{0,30}?(?: to (?:(?:the|on|mon|tue|wed|thu|fri|sat|sun)\w* )*\|| \|(?:for|till?|until)\b)|[到至]\|",
     re.IGNORECASE,
 )
 _CUT = pattern(lambda: rf"(?:['’](?:m|re|s)| (?:{one_of('unended')}))$", re.IGNORECASE)

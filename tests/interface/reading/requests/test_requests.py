@@ -10,7 +10,7 @@ import pytest
 from memos.bench.developer.reader import Outcome, cases, figures
 from memos.infrastructure.host.encoders.embedder import STATEMENTS, LabelledSpan, TaggedText, TextTagger
 from memos.interface.reading.mem_reader import MemReader
-from memos.interface.reading.requests import picks, versions
+from memos.interface.reading.requests import picks, references, versions
 from memos.interface.reading.times import times
 
 reader = MemReader(TextTagger())
@@ -818,6 +818,7 @@ def test_what_was_told_some_time_before_is_put_right(text: str, kept: str) -> No
         ("dentist is at 4 on friday", "no, at 5", "dentist is at 5 on friday"),
         ("子萱借了我80块吃火锅", "啊打错了 是100块不是80", "子萱借了我100块吃火锅"),
         ("我的车停在47号车位", "不对，是74号", "我的车停在74号车位"),
+        ("The code of the door is 4471B", "sorry the code is 4417B, I wrote it wrong", "The code of the door is 4417B"),
     ],
 )
 def test_what_was_told_is_put_right_where_it_says_again_what_stands_beside_it(told: str, text: str, kept: str) -> None:
@@ -830,6 +831,7 @@ def test_what_was_told_is_put_right_where_it_says_again_what_stands_beside_it(to
         ("what was the old one", "office wifi password?", "office wifi password, what was the old one?"),
         ("Where was he before?", "Where is my father?", "Where was my father before?"),
         ("以前的后门密码呢", "媳妇哪天休息", "以前的后门密码呢"),
+        ("原来约的是哪天？", "我哪天做胃镜呀", "我哪天做胃镜呀, 原来约的是哪天？"),
     ],
 )
 def test_a_question_about_before_goes_on_from_the_last(text: str, before: str, what: str) -> None:
@@ -851,6 +853,10 @@ def test_a_question_about_before_goes_on_from_the_last(text: str, before: str, w
         ("子萱借了我80块吃火锅还没还我", ["remember"]),
         ("今儿个可真冷，冻死我了", ["remember"]),
         ("哈哈哈哈哈", ["talk"]),
+        ("把提款卡密码删掉好了，放这里不太安全", ["forget"]),
+        ("undo that, i still need the combo", ["ask_back"]),
+        ("先生叫国栋，在台积电上班，平日住新竹宿舍，礼拜五晚上才回来", ["remember"]),
+        ("car: 2014 honda fit, oil change due at 92k miles, currently 89,400", ["correct"]),
     ],
 )
 def test_what_the_form_of_a_message_tells_is_read_so(text: str, intents: list[str]) -> None:
@@ -872,3 +878,20 @@ def test_a_day_is_read_as_it_is_meant(text: str, when: str) -> None:
     both = MemReader(TextTagger(), TextTagger(STATEMENTS))
     [one] = both.read_request(text, today=WEDNESDAY)
     assert (one.intent in ("remember", "correct"), one.when) == (True, when)
+
+
+def test_of_what_was_quoted_that_is_put_right_which_has_the_like() -> None:
+    quotes = "你说过：“儿媳妇小孟怀孕了 预产期明年二月”\n你说过：“车险11月20号到期 在平安买的 3860块 (2027-11-20)。”"
+    assert after("不对 是11月12号", "保险啥时候到期", quotes) == [("correct", "车险11月12号到期 在平安买的 3860块")]
+
+
+def test_what_is_put_right_keeps_its_day() -> None:
+    turns = [{"role": "user", "content": "dentist is thurs at 10.20 with mr patel (2026-03-12)"}]
+    [one] = reader.read_request("oh no wait its 10.40 not 10.20", turns, WEDNESDAY)
+    assert (one.what, one.when) == ("dentist is thurs at 10.40 with mr patel", "2026-03-12")
+
+
+def test_a_title_tells_whom_she_is_not() -> None:
+    known = references.known([{"role": "user", "content": "I pay 1350 to Mr. de Vries"}])
+    assert references.resolved("She has an appointment", known) == "She has an appointment"
+    assert references.resolved("He wrote me", known) == "Vries wrote me"
