@@ -226,7 +226,7 @@ def test_a_talk_that_is_piped_in_ends_with_its_first_error(vault: Path) -> None:
     said = ("Remember that I live in Oslo.", "Mira住在哪里？", "Where " * 3000, "I live in Rome.")
     result = invoke("chat", "--vault", vault, say="".join(f"{line}\n" for line in said))
     no(result, "tokens of prompt and 48 of answer do not fit the model's context of 2048; lower")
-    assert "Quoted, because memos-small" in result.stdout
+    assert "我只会引用你的原话：memos-small" in result.stdout
     assert "User: I live in Oslo." in remembered(vault)  # what was acknowledged
     assert "User: I live in Rome." not in remembered(vault)
 
