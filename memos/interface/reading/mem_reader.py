@@ -167,7 +167,7 @@ class MemReader:
         [first, *more] = found = arguments.read(text, turns, day, _given(self._tagger))
         if asked := self._put_right(text, first, whole_talk, day):
             return (asked,)
-        if not more and (asked := intents.follow_up(text, first, turns, day)):
+        if not more and (asked := intents.follow_up(text, first, turns)):
             return (asked,)
         clear = not more and (first.doubted or first.intent in ("forget", "rollback"))
         if wordings.UNDO.fullmatch(re.split("[,，]", text)[0]) or (first.doubted == "rollback" and not first.what):

@@ -245,7 +245,7 @@ def is_told(text: str, asked: Asked, states: bool, has_fact: bool, day: date) ->
     return states or (is_chinese and times.find(text, day) is not None)  # "周五要交季度report"
 
 
-def follow_up(text: str, asked: Asked, turns: Sequence[Mapping[str, object]], today: date) -> Asked | None:
+def follow_up(text: str, asked: Asked, turns: Sequence[Mapping[str, object]]) -> Asked | None:
     """A question about what held before that goes on from the last one, or is taken for talk, or for one about what a
     memory was made of; and any that is taken for one about where one comes from, without a word of that."""
     opens, held = wordings.ASKS_ITSELF.match(text) or is_asked(text), _PAST.search(text)
