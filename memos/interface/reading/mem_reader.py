@@ -170,7 +170,8 @@ class MemReader:
         if not more and (asked := intents.follow_up(text, first, turns)):
             return (asked,)
         clear = not more and (first.doubted or first.intent in ("forget", "rollback"))
-        if wordings.UNDO.fullmatch(re.split("[,，]", text)[0]) or (first.doubted == "rollback" and not first.what):
+        undo = any(map(wordings.UNDO.fullmatch, (text, re.split("[,，]", text)[0])))  # "undo that, I need it"
+        if undo or (first.doubted == "rollback" and not first.what):
             return (Asked(intent="ask_back", doubted="rollback", last="done"), *more)
         is_last = first.doubted == "forget" and wordings.LAST_SAID.fullmatch(first.what)
         if is_last or wordings.TAKES_BACK.fullmatch(text) or wordings.UNKEPT.fullmatch(text):
@@ -185,8 +186,7 @@ class MemReader:
             return (unsure.model_copy(update={"what": next(filter(None, order.groups()))}),)
         head = re.match(r"(?i)[^,，]*\b(?:my|our|the)\b[^,，]*(?=[,，])", text)
         if head and not is_order and (order := wordings.FORGETS.fullmatch(head[0])):
-            first, more = Asked(intent="forget", what=next(filter(None, order.groups()))), []
-            found = [first]
+            [first, *more] = found = [Asked(intent="forget", what=next(filter(None, order.groups())))]
         tells = first.intent != "recall" or language(text) == "zh"
         stated = self._stated(text, day) if tells else []
         states, has_fact = bool(stated or self.facts(text)), any(one.facts for one in stated)

@@ -855,6 +855,7 @@ def test_a_question_about_before_goes_on_from_the_last(text: str, before: str, w
         ("哈哈哈哈哈", ["talk"]),
         ("把提款卡密码删掉好了，放这里不太安全", ["forget"]),
         ("undo that, i still need the combo", ["ask_back"]),
+        ("oops no, bring it back", ["ask_back"]),
         ("先生叫国栋，在台积电上班，平日住新竹宿舍，礼拜五晚上才回来", ["remember"]),
         ("car: 2014 honda fit, oil change due at 92k miles, currently 89,400", ["correct"]),
     ],
