@@ -35,13 +35,12 @@ def without_aside(turns: Sequence[dict[str, str]]) -> list[dict[str, str]]:
     said = list[dict[str, str]]()
     for turn in turns:
         text = _parted(str(turn.get("content", "")))[0]
-        is_kept = text.startswith(noted := reply_openings(_NOTED))
+        is_kept = text.startswith(reply_openings(_NOTED))
         if turn.get("role") != "assistant" or not (is_kept or turn.get("kind") == NOTED):
             said.append({**turn, "content": text})
         elif said and is_kept:  # a line for each memory
-            each = (
-                re.sub(f"^(?:{'|'.join(noted)})?(?:{_MINE})?", "", line).strip(" .。") for line in text.splitlines()
-            )
+            opens = f"^(?:{'|'.join(map(re.escape, reply_openings(_NOTED)))})?(?:{_MINE})?"
+            each = (re.sub(opens, "", line).strip(" .。") for line in text.splitlines())
             said[-1] = said[-1] | {"content": "\n".join(filter(None, each))}
     return said
 

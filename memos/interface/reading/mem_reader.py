@@ -170,7 +170,8 @@ class MemReader:
         if not more and (asked := intents.follow_up(text, first, turns)):
             return (asked,)
         clear = not more and (first.doubted or first.intent in ("forget", "rollback"))
-        undo = any(map(wordings.UNDO.fullmatch, (text, re.split("[,，]", text)[0])))  # "undo that, I need it"
+        opens, *behind = re.split("[,，]", text, maxsplit=1)
+        undo = any(map(wordings.UNDO.fullmatch, (text, opens)))  # "undo that, I need it"
         if undo or (first.doubted == "rollback" and not first.what):
             return (Asked(intent="ask_back", doubted="rollback", last="done"), *more)
         is_last = first.doubted == "forget" and wordings.LAST_SAID.fullmatch(first.what)
@@ -184,8 +185,8 @@ class MemReader:
         if not (more or is_order) and (order := wordings.FORGETS.fullmatch(text)):
             unsure = first if first.doubted == "forget" else Asked(intent="forget")
             return (unsure.model_copy(update={"what": next(filter(None, order.groups()))}),)
-        head = re.match(r"(?i)[^,，]*\b(?:my|our|the)\b[^,，]*(?=[,，])", text)
-        if head and not is_order and (order := wordings.FORGETS.fullmatch(head[0])):
+        names = behind and re.search(r"(?i)\b(?:my|our|the)\b", opens)
+        if names and not is_order and (order := wordings.FORGETS.fullmatch(opens)):
             [first, *more] = found = [Asked(intent="forget", what=next(filter(None, order.groups())))]
         tells = first.intent != "recall" or language(text) == "zh"
         stated = self._stated(text, day) if tells else []

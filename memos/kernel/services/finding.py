@@ -328,14 +328,17 @@ def is_on(cube: MemCube, first: date, last: date) -> bool:
 
 def _may_change(earlier: MemCube, later: MemCube) -> bool:
     """True if somebody says a little on a later day, or of a change, that has a word in common with what they said."""
-    both = bare(said_words(earlier)), bare(said_words(later))  # the days behind them are no words of theirs
+    both = said_words(earlier), said_words(later)
     if earlier.header.speaker != later.header.speaker or max(map(len, both)) > SHORT:
         return False
-    words, more = (set(terms(words, query=True)) for words in both)
-    is_later = (
-        earlier.order < later.order if _CHANGES.search(both[1]) else earlier.order[0].date() < later.order[0].date()
-    )
-    return is_later and not words.isdisjoint(more)
+    changes = _CHANGES.search(both[1])
+    is_later = earlier.order < later.order if changes else earlier.order[0].date() < later.order[0].date()
+    return is_later and bool(_shared(earlier, later))
+
+
+def _shared(one: MemCube, other: MemCube) -> set[str]:
+    """The words of both; the days behind them are none of theirs."""
+    return set(terms(bare(said_words(one)), query=True)).intersection(terms(bare(said_words(other)), query=True))
 
 
 def _latest_first(cubes: Sequence[MemCube], asked: set[str]) -> list[MemCube]:
@@ -343,9 +346,7 @@ def _latest_first(cubes: Sequence[MemCube], asked: set[str]) -> list[MemCube]:
     changed, the latest first, which may be the state now."""
 
     def ends(earlier: MemCube, later: MemCube) -> bool:
-        shared = set(terms(bare(said_words(earlier)), query=True)).intersection(
-            terms(bare(said_words(later)), query=True)
-        )
+        shared = _shared(earlier, later)
         is_change = earlier.order < later.order and _CHANGES.search(said_words(later)) is not None
         return is_change and bool(asked & shared or len(shared) > 1 or not "".join(shared).isascii())
 

@@ -134,7 +134,9 @@ class Sessions:
             stored = self._lifecycle.publish(cube) if pinned else self._lifecycle.create(cube)
         except (Conflict, NotFound) as error:  # as when what was just told has ended what was shown
             log.info("this turn is not kept: %s", error)
-            self.note(talk.session, talk.question, answer, forgets=False)
+            there = {shown.id for shown in self._vault.at(source.id for source in pinned)}
+            if there.issuperset(source.id for source in pinned):  # of what is forgotten nothing is read on
+                self.note(talk.session, talk.question, answer, forgets=False)
             return
         whole = self._vault.get(stored.id).payload == turn  # else the KV knows what may not be stored
         if kv is not None and whole:
