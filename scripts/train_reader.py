@@ -31,7 +31,6 @@ from memos.infrastructure.host.encoders.embedder import (
     HEADS,
     LabelledSpan,
     TextTagger,
-    apply_changes,
     bio,
 )
 from memos.infrastructure.host.encoders.weights import DEFAULT, encoder, encoder_folder
@@ -248,6 +247,16 @@ def joined(message: Message, other: Message, join: str) -> Message:
 
 
 # -- the network -----------------------------------------------------------------------------------------
+
+
+def apply_changes(model: nn.Module, own: Mapping[str, torch.Tensor]) -> None:
+    """Put trained tensors on an encoder, in place: of a matrix the change NAME.up @ NAME.down, all else as it is."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if f"{name}.up" in own:
+                parameter.add_(own[f"{name}.up"] @ own[f"{name}.down"])
+            elif name in own:
+                parameter.copy_(own[name])
 
 
 class Network(nn.Module):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +23,7 @@ from threadpoolctl import ThreadpoolController
 _NAME = "memos-encoder"
 _MOST = 8  # each keeps buffers of its own (of MKL 4.4 MB, measured)
 THREADS = min(_MOST, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+_BEHIND = 3  # weighs half: two such threads leave one that adds a core of two
 SHORT = 256  # characters of a question, at most
 _SOFT = 1  # omp_pause_soft: settings stay
 _T = TypeVar("_T")
@@ -141,9 +143,16 @@ def _submitted(call: Callable[[], _T], characters: int) -> Future[_T]:
     return begun(_of_short if characters <= SHORT else _of_long, call)
 
 
+def _behind_others() -> None:
+    """What fills an index leaves the core to whoever asks or adds meanwhile, where a thread has a priority."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.getpriority(os.PRIO_PROCESS, 0) + _BEHIND)
+
+
 def _start() -> None:
     global _of_short, _of_long, _of_limits
-    _of_short, _of_long = (ThreadPoolExecutor(THREADS, f"{_NAME}-{which}") for which in ("short", "long"))
+    _of_short = ThreadPoolExecutor(THREADS, f"{_NAME}-short")
+    _of_long = ThreadPoolExecutor(THREADS, f"{_NAME}-long", _behind_others)
     _of_limits = ThreadPoolExecutor(1, "memos-limits")
 
 

@@ -17,9 +17,8 @@ import json
 import math
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from hashlib import sha256
@@ -36,15 +35,13 @@ from memos.config import EmbedderConfig
 from memos.errors import HostError, MemosError, ModelNotFound
 from memos.extensions import Registry
 from memos.infrastructure.host.encoders import weights
-from memos.infrastructure.host.encoders.bert import Encoded, Floats, NumpyBert, NumpyLayers
-from memos.infrastructure.host.encoders.weights import DEFAULT, encoder_folder, input_embeddings, shared_encoder
+from memos.infrastructure.host.encoders.bert import Bert, Encoded, Floats, NumpyLayers
 from memos.infrastructure.host.engines import loading
 from memos.infrastructure.host.threads import multiply_alone, on_encoder_thread, on_encoder_threads
 from memos.lazy import Lazy
 
 if TYPE_CHECKING:
-    import torch
-    from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 
 _BATCH, _BATCH_CHARS = 32, 1024  # texts in one forward, and with padding: a question waits for that of others
@@ -66,7 +63,7 @@ class Embedder:
         digest = weights.PUBLISHED_SHA256 if self._published else weights.weights_sha256(self._folder)
         self.name = weights.versioned_name(config.path, digest)
         self.dim = weights.hidden_width(self._folder / "config.json")
-        self._model, self._few = Lazy(self._load), Lazy(self._load_few)
+        self._model, self._bert = Lazy(self._load), Lazy(self._load_bert)  # of another folder, and the published one
         self._max_tokens = Lazy(self._read_max_tokens)
         self._characters, self._loading = 0, Lazy(self._load_ahead)  # that were read so far; while torch is imported
 
@@ -77,6 +74,8 @@ class Embedder:
 
     def counts(self, texts: Sequence[str]) -> list[int]:
         """How many tokens of each text are read."""
+        if self._published:
+            return self._bert().counts(texts)
         tokenizer, _ = self._model()
         return [int(row.sum()) for row in self._tokenized(tokenizer, texts)["attention_mask"]] if texts else []
 
@@ -93,19 +92,21 @@ class Embedder:
         for i, text in enumerate(texts):
             wanted[text].append(i)
         order = sorted(wanted, key=len)  # like lengths together: little padding
-        few, batches = self._is_few(sum(map(len, order))), list(_batches(order))
+        in_torch, batches = self._in_torch(sum(map(len, order))), list(_batches(order))
         rows = [[i for text in batch for i in wanted[text]] for batch in batches]
         counts = [[len(wanted[text]) for text in batch] for batch in batches]
         forwards = (
-            (sum(map(len, batch)), partial(self._forward, batch, of_texts, [parts[i] for i in of_batch], few))
+            (sum(map(len, batch)), partial(self._forward, batch, of_texts, [parts[i] for i in of_batch], in_torch))
             for batch, of_texts, of_batch in zip(batches, counts, rows, strict=True)
         )
         found = dict(zip(chain(*rows), chain.from_iterable(on_encoder_threads(forwards)), strict=True))
         return [found[i] for i in range(len(texts))]
 
-    def _forward(self, texts: list[str], counts: list[int], spans: list[tuple[int, int]], few: bool) -> list[Reading]:
+    def _forward(
+        self, texts: list[str], counts: list[int], spans: list[tuple[int, int]], in_torch: bool
+    ) -> list[Reading]:
         """A reading for each span; of each text there are as many as `counts` says, one after the other."""
-        encoded = self._few()(texts) if few else self._encoded(texts)
+        encoded = self._bert()(texts, in_torch) if self._published else self._encoded(texts)
         text_of = np.repeat(np.arange(len(texts)), counts)  # [spans]
         hidden = encoded.hidden[text_of]  # [spans, tokens, dim]
         starts, ends = np.moveaxis(encoded.places[text_of], -1, 0)  # [spans, tokens] each
@@ -120,36 +121,36 @@ class Embedder:
         readings = [(v, c[i]) for v, c, i in zip(vectors, coarse, inside, strict=True)]
         for n in (within_context & (ends.max(1) < end[:, 0])).nonzero()[0].tolist():
             part = texts[text_of[n]][slice(*spans[n])]  # too much stood before it: it was cut, and is read alone
-            [readings[n]] = self._forward([part], [1], [(0, len(part))], few)
+            [readings[n]] = self._forward([part], [1], [(0, len(part))], in_torch)
         return readings
 
     def _encoded(self, texts: list[str]) -> Encoded:
         tokenizer, model = self._model()
         batch = self._tokenized(tokenizer, texts)
-        places, mask = batch.pop("offset_mapping").numpy(), batch["attention_mask"].numpy() > 0
         multiply_alone()
-        return Encoded(model(batch).numpy(), mask, places)
+        hidden = model(*(batch[name] for name in tokenizer.model_input_names))
+        return Encoded(hidden.numpy(), batch["attention_mask"].numpy() > 0, batch["offset_mapping"].numpy())
 
     def _tokenized(self, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> BatchEncoding:
         """The same for all: how a tokenizer pads is a setting of it, which another thread must not find changed."""
         cut = {"truncation": True, "max_length": self._max_tokens()}
         return tokenizer(list(texts), padding=True, return_tensors="pt", return_offsets_mapping=True, **cut)
 
-    def _is_few(self, characters: int) -> bool:
-        """True if NumPy reads so many more: before torch would be imported, and until that is done, as nobody who has
+    def _in_torch(self, characters: int) -> bool:
+        """False if NumPy reads so many more: before torch would be imported, and until that is done, as nobody who has
         asked for something waits for it."""
         self._characters += characters
-        if not self._published or ("torch" in sys.modules and not self._loading.if_made):
-            return False
+        if "torch" in sys.modules and not self._loading.if_made:
+            return True
         loading = self._loading() if self._characters > FEW_CHARACTERS else self._loading.if_made
-        return loading is None or loading.is_alive()
+        return loading is not None and not loading.is_alive()
 
     def _load_ahead(self) -> Thread:
         def load() -> None:
             with suppress(MemosError, RuntimeError):  # who reads next meets it again; at a process's end nobody does
-                self._model()
+                self._bert().in_torch()
 
-        thread = Thread(target=load, name="memos-loads-encoder")
+        thread = Thread(target=load, name="memos-loads-torch")
         thread.start()
         return thread
 
@@ -158,7 +159,7 @@ class Embedder:
         length = (weights.read_json(file) if file.is_file() else {}).get("max_seq_length")
         return length if isinstance(length, int) and length else _MAX_TOKENS
 
-    def _load(self) -> tuple[PreTrainedTokenizerBase, weights.Encode]:
+    def _load(self) -> tuple[PreTrainedTokenizerBase, weights.Forward]:
         """Tokenizer, which is changed by its use, and what reads with the model, which kernels of one process share."""
         with loading():
             from safetensors import SafetensorError
@@ -168,15 +169,14 @@ class Embedder:
                 tokenizer = AutoTokenizer.from_pretrained(self._folder, local_files_only=True)
                 self._tokenized(tokenizer, ["its settings are made now"])
                 names = tuple(tokenizer.model_input_names)
-                return tokenizer, weights.cached_reader(self._folder, self.name, self._published, names)
+                return tokenizer, weights.cached_reader(self._folder, self.name, names)
             except (OSError, ValueError, SafetensorError) as error:
                 raise ModelNotFound(
                     f"embedder.path {self._path!r} does not load as an encoder: {error}; {weights.WAY_OUT}"
                 ) from error
 
-    def _load_few(self) -> NumpyBert:
-        weights.verify(self._folder)
-        return NumpyBert(self._folder, self._max_tokens())
+    def _load_bert(self) -> Bert:
+        return Bert(self._folder, self._max_tokens())
 
 
 # What makes the embedder of a config, by the name in embedder.engine; `transformers` is the class above.
@@ -278,13 +278,14 @@ class _Network:
         from tokenizers import BertWordPieceTokenizer
 
         heads, own, more = _read(folder)
-        base = encoder_folder(DEFAULT)
+        base = weights.package_folder()
         words = [*(base / "vocab.txt").read_text("utf-8").splitlines(), *more]
         self._tokenizer = BertWordPieceTokenizer(vocab={word: n for n, word in enumerate(words)}, lowercase=True)
         self._special = words.index("[CLS]"), words.index("[SEP]")
         self.heads = {head: bio(heads[head]) for head in HEADS}
         self._characters = own["characters"]
-        self._table, self._hidden = (_in_torch if in_torch else _in_numpy)(base, own)
+        layers = NumpyLayers(base, own)
+        self._table, self._hidden = layers.table, layers.in_torch() if in_torch else layers
         self._weights = {head: (own[f"{head}.weight"], own[f"{head}.bias"]) for head in HEADS}
         self._addressed = own.get(f"{ADDRESSED}.weight"), own.get(f"{ADDRESSED}.bias")
 
@@ -309,51 +310,11 @@ class _Network:
         ids, known = np.array([*first, *second]), len(self._table)
         embedded = self._table[np.minimum(ids, known - 1)]
         embedded[ids >= known] = self._characters[ids[ids >= known] - known]
-        [hidden] = self._hidden(embedded[None], np.array([[0] * len(first) + [1] * len(second)]))
+        types = np.array([[0] * len(first) + [1] * len(second)])
+        [hidden] = self._hidden(embedded[None], types, types >= 0)
         scores = {head: hidden @ w.T + b for head, (w, b) in self._weights.items()}
         scores = {head: s - np.logaddexp.reduce(s, -1, keepdims=True) for head, s in scores.items()}
         return scores, hidden[-1 - len(message) : -1].mean(0)
-
-
-_Hidden = Callable[[Floats, npt.NDArray[np.int64]], Floats]  # words [1, tokens, dim], types [1, tokens] -> as words
-
-
-def _in_torch(base: Path, own: Mapping[str, Floats]) -> tuple[Floats, _Hidden]:
-    """The table of words and the layers of the published encoder, with changes."""
-    import torch
-
-    shared = shared_encoder()
-    table = input_embeddings(shared)
-    model = deepcopy(shared, {id(table): table})  # without the table: half of it, and unchanged
-    apply_changes(model, {name: torch.from_numpy(change) for name, change in own.items()})
-    embedded = table[None, :4]
-    encode = weights.traced(model, {"inputs_embeds": embedded, "token_type_ids": embedded[..., 0].long() * 0})
-
-    def hidden(words: Floats, types: npt.NDArray[np.int64]) -> Floats:
-        multiply_alone()
-        with torch.inference_mode():
-            given = {"inputs_embeds": torch.from_numpy(words), "token_type_ids": torch.from_numpy(types)}
-            return encode(given).numpy()
-
-    return table.numpy(), hidden
-
-
-def _in_numpy(base: Path, own: Mapping[str, Floats]) -> tuple[Floats, _Hidden]:
-    weights.verify(base)
-    layers = NumpyLayers(base, own)
-    return layers.table, lambda words, types: layers(words, types, types >= 0)
-
-
-def apply_changes(model: PreTrainedModel, own: Mapping[str, torch.Tensor]) -> None:
-    """Put trained tensors on an encoder, in place: of a matrix the change NAME.up @ NAME.down, all else as it is."""
-    import torch
-
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if f"{name}.up" in own:
-                parameter.add_(own[f"{name}.up"] @ own[f"{name}.down"])
-            elif name in own:
-                parameter.copy_(own[name])
 
 
 def _read(folder: Path) -> tuple[dict[str, list[str]], dict[str, Floats], list[str]]:

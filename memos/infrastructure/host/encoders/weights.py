@@ -8,9 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,19 +31,7 @@ _HUB_FILES = [
 ]
 
 
-@dataclass(frozen=True)
-class Encode:
-    """Reads with an encoder. forward: as it is, or recorded, see `traced`. names: of what it takes, in order."""
-
-    forward: Callable[..., torch.Tensor]
-    names: tuple[str, ...]
-
-    def __call__(self, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """The last hidden states: [texts, tokens, dim]."""
-        import torch
-
-        with torch.inference_mode():
-            return self.forward(*(batch[name] for name in self.names))
+Forward = Callable[..., "torch.Tensor"]
 
 
 def encoder_folder(path: str) -> Path:
@@ -88,30 +75,21 @@ def versioned_name(path: str, digest: str) -> str:
     return f"{Path(path).name}@{digest[:16]}"
 
 
-def shared_encoder() -> PreTrainedModel:
-    """The published encoder on the CPU, one for the whole process; read-only. Raises ModelNotFound, HostError."""
-    with loading():
-        return cached_encoder(package_folder(), versioned_name(DEFAULT, PUBLISHED_SHA256), True)
-
-
 @lru_cache(maxsize=2)
-def cached_encoder(folder: Path, name: str, published: bool) -> PreTrainedModel:
-    """The encoder with the weights of this name; read-only."""
-    model = encoder(folder, published)
+def cached_reader(folder: Path, name: str, inputs: tuple[str, ...]) -> Forward:
+    """What reads with the encoder whose weights have this name. inputs: the names of what it takes, in order."""
+    import torch
+
+    model = encoder(folder, published=False).requires_grad_(False)
     # its table would be read from the file as words are met for the first time, a third of it within ten minutes: a
     # server would grow by that, and wait for the disk
     input_embeddings(model).sum()
-    return model.requires_grad_(False)
 
-
-@lru_cache(maxsize=2)
-def cached_reader(folder: Path, name: str, published: bool, inputs: tuple[str, ...]) -> Encode:
-    """What reads with that encoder. inputs: the names of what its tokenizer makes of texts."""
-    import torch
+    def plain(*given: torch.Tensor) -> torch.Tensor:
+        return model(**dict(zip(inputs, given, strict=True))).last_hidden_state
 
     mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
-    example = {name: mask * (name != "token_type_ids") for name in inputs}
-    return traced(cached_encoder(folder, name, published), example)
+    return traced(plain, [mask * (name != "token_type_ids") for name in inputs])
 
 
 def encoder(folder: Path, published: bool) -> PreTrainedModel:
@@ -132,27 +110,22 @@ def encoder(folder: Path, published: bool) -> PreTrainedModel:
     return model.eval()
 
 
-def traced(model: torch.nn.Module, example: Mapping[str, torch.Tensor]) -> Encode:
-    """A model as one call that runs without Python's lock: a forward of many small ones waits for whoever computes in
+def traced(plain: Forward, example: Sequence[torch.Tensor]) -> Forward:
+    """A forward as one call that runs without Python's lock: one of many small calls waits for whoever computes in
     Python meanwhile before each of them, ten times as long in all.
 
-    example: [texts, tokens, ...] each. A model that cannot be recorded so, or then reads fewer or more tokens
-    otherwise, runs as it is.
+    example: [texts, tokens, ...] each. What cannot be recorded so, or then reads fewer or more tokens otherwise, runs
+    as it is.
     """
     import torch
 
-    names, values = tuple(example), tuple(example.values())
-    fewer, more = [v[:1, :-1] for v in values], [v.repeat_interleave(3, 1) for v in values]
-
-    def plain(*given: torch.Tensor) -> torch.Tensor:
-        return model(**dict(zip(names, given, strict=True))).last_hidden_state
-
+    fewer, more = [v[:1, :-1] for v in example], [v.repeat_interleave(3, 1) for v in example]
     with torch.inference_mode(), warnings.catch_warnings(), suppress(Exception):  # whatever a stranger's model raises
         warnings.simplefilter("ignore")  # that a trace does not follow what depends on values: that is seen below
-        recorded: Callable[..., torch.Tensor] = torch.jit.trace(plain, values, check_trace=False)
+        recorded: Forward = torch.jit.trace(plain, tuple(example), check_trace=False)
         if all(torch.allclose(recorded(*v), plain(*v), atol=1e-5) for v in (fewer, more)):
-            return Encode(recorded, names)
-    return Encode(plain, names)
+            return recorded
+    return plain
 
 
 def input_embeddings(model: PreTrainedModel) -> torch.Tensor:

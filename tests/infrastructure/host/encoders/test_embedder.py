@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -13,13 +14,12 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 from transformers import BertConfig, BertModel
-from transformers.modeling_outputs import BaseModelOutput
 
 from memos.config import EmbedderConfig
 from memos.errors import HostError, ModelNotFound
 from memos.infrastructure.host.encoders import weights
+from memos.infrastructure.host.encoders.bert import NumpyLayers
 from memos.infrastructure.host.encoders.embedder import Embedder
-from memos.lazy import Lazy
 
 # First values of sentence-transformers 6.2's encode(normalize_embeddings=True) with all-MiniLM-L6-v2.
 REFERENCE = {
@@ -73,7 +73,7 @@ def test_numpy_reads_a_few_texts_as_torch_reads_them(minilm: Embedder, monkeypat
     monkeypatch.delitem(sys.modules, "torch")  # as in a process that has not imported it
     by_numpy = Embedder(EmbedderConfig())
     read = [*by_numpy.read(list(REFERENCE)), *by_numpy.read([text], [(30, len(text))])]
-    assert by_numpy._few.if_made is not None and by_numpy._model.if_made is None
+    assert by_numpy._bert().in_torch.if_made is None and minilm._bert().in_torch.if_made is not None
     for (vector, tokens), (expected, coarse) in zip(read, by_torch, strict=True):
         assert_allclose(vector, expected, atol=1e-5)
         assert_allclose(tokens, coarse, atol=1)
@@ -192,32 +192,35 @@ def test_a_text_that_its_context_would_push_out_is_read_alone(minilm: Embedder) 
     assert len(tokens) == 6
 
 
-def test_a_recorded_encoder_reads_texts_of_any_number_and_length_as_it_does_itself() -> None:
-    model, names = weights.shared_encoder(), ("input_ids", "token_type_ids", "attention_mask")
-    read = weights.cached_reader(
-        weights.package_folder(), weights.versioned_name(weights.DEFAULT, weights.PUBLISHED_SHA256), True, names
-    )
-    assert isinstance(read.forward, torch.jit.ScriptFunction)
+def test_in_torch_texts_of_any_number_and_length_are_read_as_transformers_does() -> None:
+    model, layers = weights.encoder(weights.package_folder(), published=True), NumpyLayers(weights.package_folder(), {})
+    read = layers.in_torch()
     for rows, tokens in ((1, 1), (3, 17), (2, 250)):
         ids = torch.randint(1000, 20_000, (rows, tokens), generator=torch.Generator().manual_seed(tokens))
-        mask = (torch.arange(tokens) < torch.arange(1, rows + 1)[:, None] * tokens / rows).long()
-        batch = {"input_ids": ids, "token_type_ids": ids * 0, "attention_mask": mask}
+        mask = torch.arange(tokens) < torch.arange(1, rows + 1)[:, None] * tokens / rows
         with torch.inference_mode():
-            expected = model(**batch).last_hidden_state
-        torch.testing.assert_close(read(batch)[mask > 0], expected[mask > 0], atol=1e-5, rtol=0)
+            expected = model(input_ids=ids, attention_mask=mask.long()).last_hidden_state
+        hidden = torch.from_numpy(read(layers.table[ids.numpy()], ids.numpy() * 0, mask.numpy()))
+        torch.testing.assert_close(hidden[mask], expected[mask], atol=1e-5, rtol=0)
+
+
+def test_neither_few_texts_nor_many_need_transformers() -> None:
+    code = (
+        "import sys; from memos.config import EmbedderConfig;"
+        "from memos.infrastructure.host.encoders.embedder import FEW_CHARACTERS, STATEMENTS, Embedder, TextTagger;"
+        "embedder = Embedder(EmbedderConfig()); embedder.embed(['so many words ' * FEW_CHARACTERS]);"
+        "embedder._loading.if_made.join(); embedder.embed(['and more']);"
+        "TextTagger(STATEMENTS).tag('I moved to Leeds.');"
+        "assert 'torch' in sys.modules and 'transformers' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_numpy_reads_on_until_torch_has_been_loaded(minilm: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who has asked for something would wait for many seconds, as a server under load takes them for that."""
     text, may_load = "a sentence of a book. " * 5_000, threading.Event()
-    model = minilm._model()
-
-    def load() -> object:
-        may_load.wait()
-        return model
-
     embedder = Embedder(EmbedderConfig())
-    embedder._model = Lazy(load)  # type: ignore[arg-type]
+    monkeypatch.setattr(embedder._bert(), "in_torch", may_load.wait)
     monkeypatch.delitem(sys.modules, "torch")
     embedder.read(["My dog's name is Bello."])
     assert embedder._loading.if_made is None, "a few are not worth it"
@@ -225,22 +228,21 @@ def test_numpy_reads_on_until_torch_has_been_loaded(minilm: Embedder, monkeypatc
     loading = embedder._loading.if_made
     assert loading is not None and loading.is_alive()
     monkeypatch.undo()
-    assert embedder._is_few(1)
+    assert not embedder._in_torch(1)
     may_load.set()
     loading.join()
-    assert not embedder._is_few(1)
+    assert embedder._in_torch(1)
     assert_allclose(embedder.embed([text]), by_numpy, atol=1e-5)
 
 
 class Counting(torch.nn.Module):
     """Reads as many tokens as it was first given: a recording of it reads others wrongly."""
 
-    def forward(self, input_ids: torch.Tensor) -> BaseModelOutput:
-        rows = [input_ids[:, n] * 1.0 for n in range(input_ids.shape[1])]
-        return BaseModelOutput(last_hidden_state=torch.stack(rows, dim=1)[..., None])
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return torch.stack([ids[:, n] for n in range(ids.shape[1])], dim=1)
 
 
 def test_an_encoder_that_a_recording_would_change_runs_as_it_is() -> None:
-    read = weights.traced(Counting(), {"input_ids": torch.ones(2, 4, dtype=torch.long)})
-    assert not isinstance(read.forward, torch.jit.ScriptFunction)
-    assert read({"input_ids": torch.ones(1, 7, dtype=torch.long)}).shape == (1, 7, 1)
+    counting = Counting()
+    assert weights.traced(counting, [torch.ones(2, 4)]) is counting
+    assert isinstance(weights.traced(torch.nn.Linear(2, 2), [torch.ones(2, 4, 2)]), torch.jit.ScriptModule)
