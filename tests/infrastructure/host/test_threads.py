@@ -32,6 +32,15 @@ def test_results_come_in_order_from_the_encoders_threads() -> None:
     assert all(name.startswith("memos-encoder") for _, name in made)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own elsewhere")
+def test_what_fills_an_index_stands_behind_who_asks() -> None:
+    def behind() -> int:
+        return os.getpriority(os.PRIO_PROCESS, 0) - mine
+
+    mine = os.getpriority(os.PRIO_PROCESS, 0)
+    assert on_encoder_thread(behind, SHORT + 1) > on_encoder_thread(behind, SHORT) == 0
+
+
 def test_no_more_calls_wait_than_there_are_threads() -> None:
     """A question that is asked meanwhile comes after these, not after all."""
     given = 0
