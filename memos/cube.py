@@ -94,11 +94,8 @@ class Namespace(Frozen):
 
     def covers(self, other: Namespace) -> bool:
         """True if a caller here reaches `other`: same user; an agent or session left empty reaches all."""
-        return (
-            self.user_id == other.user_id
-            and self.agent_id in ("", other.agent_id)
-            and self.session_id in ("", other.session_id)
-        )
+        same = self.user_id == other.user_id
+        return same and self.agent_id in ("", other.agent_id) and self.session_id in ("", other.session_id)
 
     def __str__(self) -> str:
         """Another for each: the audit log knows callers by it."""

@@ -291,8 +291,9 @@ class Knowledge:
         if not self._reader.says_no_more(payload.text, cube.header.speaker):
             return plain(payload.text)
         modes = {"now": "is"}  # both say the same of what holds
+        facts = payload.facts
         return frozenset(
-            (f.subject.casefold(), f.relation, f.object.casefold(), modes.get(f.mode, f.mode)) for f in payload.facts
+            (f.subject.casefold(), f.relation, f.object.casefold(), modes.get(f.mode, f.mode)) for f in facts
         )
 
 
