@@ -7,7 +7,7 @@ import secrets
 import time
 from datetime import datetime, timezone
 from enum import Enum
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
@@ -94,11 +94,8 @@ class Namespace(Frozen):
 
     def covers(self, other: Namespace) -> bool:
         """True if a caller here reaches `other`: same user; an agent or session left empty reaches all."""
-        return (
-            self.user_id == other.user_id
-            and self.agent_id in ("", other.agent_id)
-            and self.session_id in ("", other.session_id)
-        )
+        same = self.user_id == other.user_id
+        return same and self.agent_id in ("", other.agent_id) and self.session_id in ("", other.session_id)
 
     def __str__(self) -> str:
         """Another for each: the audit log knows callers by it."""
@@ -397,6 +394,12 @@ def new_id() -> str:
     global _latest
     _latest = max(_latest + 1, time.time_ns() // 1000)
     return f"{_latest:0{MOMENT}x}{secrets.token_hex(5)}"  # not counted: that would tell how many others made
+
+
+def new_cube(namespace: Namespace, header: Header, payload: Text | Turn | Blob, **more: Any) -> MemCube:
+    """A cube that was not there before: a plaintext one that its user owns, unless `more` says otherwise."""
+    usual = {"id": new_id(), "form": Form.PLAINTEXT, "rights": Rights(owner=namespace.user_id)}
+    return MemCube(namespace=namespace, header=header, payload=payload, **usual | more)
 
 
 def ids_after(when: datetime) -> None:

@@ -135,8 +135,7 @@ class MemGovernance:
     def unknown(self, caller: Caller, op: Operation, id: str) -> NotFound:
         """The error for an id that fits nothing which the caller may see. It is written down as a refusal is, without
         the words that were given: else the log and the disk would tell a hidden memory from an absent one."""
-        why = f"{type(op).__name__.lower()}: {UNSEEN}"
-        self.record([Decision(str(caller), op.right, "no cube", False, why)])
+        self.record([Decision(str(caller), op.right, "no cube", False, f"{type(op).__name__.lower()}: {UNSEEN}")])
         return absent(id)
 
     @contextmanager

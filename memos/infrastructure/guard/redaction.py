@@ -79,9 +79,8 @@ class Redactor:
     def __init__(self, config: RedactionConfig = RedactionConfig()) -> None:
         """Raises ConfigError for a pattern, a region or a module that cannot be used."""
         self._config = config
-        self.does: dict[str, Redact] = {
-            kind: getattr(config, kind) for kind in ("phone", "email", "card", "iban", "national_id")
-        }
+        kinds = ("phone", "email", "card", "iban", "national_id")
+        self.does: dict[str, Redact] = {kind: getattr(config, kind) for kind in kinds}
         if clash := self.does.keys() & config.custom.keys():
             raise ConfigError(f"governance.redaction.custom.{min(clash)}: the name is taken; choose another")
         self._finders: dict[str, Callable[[str], Iterable[tuple[int, int]]]] = {

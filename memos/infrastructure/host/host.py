@@ -12,7 +12,7 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -33,7 +33,7 @@ from memos.infrastructure.host.kv.files import load_activation, save_activation
 from memos.infrastructure.host.kv_rows import KVRows
 from memos.infrastructure.host.model.capability import Capability, examine, has_experts, limit_of
 from memos.infrastructure.host.model.constrained import Grammars, Schema, max_answer_tokens
-from memos.infrastructure.host.model.continuous import Batch, ContinuousBatch
+from memos.infrastructure.host.model.continuous import Batch, ContinuousBatch, Pieces
 from memos.infrastructure.host.model.decode import Decoder, DecodeRow, ModelAnswer, batches_of, drained, prefill_inputs
 from memos.infrastructure.host.model.load import load_model, model_path
 from memos.infrastructure.host.model.measure import measure, measure_loads
@@ -189,9 +189,7 @@ class Host:
         assert isinstance(head.weight, torch.Tensor)  # [vocabulary, width]
         return Grammars(self.tokenizer, head.weight.shape[0], self.decoder.ends)
 
-    def stream(
-        self, request: Request, decode: DecodeConfig = DecodeConfig(), listened: bool = True
-    ) -> Generator[str, None, ModelAnswer]:
+    def stream(self, request: Request, decode: DecodeConfig = DecodeConfig(), listened: bool = True) -> Pieces:
         """Yields the answer piece by piece, if it is listened to; returns it whole, with what it cost.
 
         Requests of several threads are answered together (`ContinuousBatch`), where the model can do that.
@@ -221,9 +219,7 @@ class Host:
         """Whether several requests share forwards; else they are answered one after the other."""
         return self._batch.together
 
-    def _alone(
-        self, row: DecodeRow, decode: DecodeConfig, stack: Stack, began: float
-    ) -> Generator[str, None, ModelAnswer]:
+    def _alone(self, row: DecodeRow, decode: DecodeConfig, stack: Stack, began: float) -> Pieces:
         """One row after the other."""
         with self._one_at_a_time:
             (done,) = yield from self.decoder.stream(self.model_under([stack]), [row], decode, began)

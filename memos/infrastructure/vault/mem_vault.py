@@ -42,18 +42,7 @@ from memos.infrastructure.vault.store.folder_lock import FolderLock
 from memos.infrastructure.vault.store.transactions import IN, LATEST, moment
 from memos.infrastructure.vault.stores import OpenStore, Place, shelf_of, store_of
 from memos.infrastructure.vault.tables.ageing_table import AgeingTable, SupersededTable
-from memos.infrastructure.vault.tables.cube_table import (
-    CUBE,
-    CURRENT,
-    DERIVED,
-    STATE,
-    CubeRows,
-    CubeWriter,
-    UsageTable,
-    kept,
-    parsed,
-    state_of,
-)
+from memos.infrastructure.vault.tables.cube_table import CUBE, CURRENT, DERIVED, STATE, CubeRows, CubeWriter, UsageTable
 from memos.infrastructure.vault.tables.grant_table import CredentialTable, GrantTable
 from memos.infrastructure.vault.tables.job_list import OPEN, JobList, UndoTable
 from memos.infrastructure.vault.tables.set_aside import HoldTable, QuarantineTable, SnapshotTable
@@ -302,8 +291,8 @@ class MemVault:
         sql = f"""SELECT n, deleted, {LATEST}, EXISTS (SELECT 1 FROM uses WHERE n > ?),
                   EXISTS (SELECT 1 FROM heads WHERE expires > ? AND expires <= {LATEST}),
                   EXISTS (SELECT 1 FROM superseded WHERE undone IS NULL) FROM clock"""
-        now = kept(self.now())
-        [(change, deleted, at, used, lapsed, replaced)] = self._db.rows(sql, now, now, use, kept(after), now, now)
+        now = self.now().isoformat()
+        [(change, deleted, at, used, lapsed, replaced)] = self._db.rows(sql, now, now, use, after.isoformat(), now, now)
         self._db.heard(at)  # what another process has written down
         return News(int(change), int(deleted), moment(at), bool(used), bool(lapsed), bool(replaced))
 
@@ -311,7 +300,7 @@ class MemVault:
         """What changed after `n`: plaintext cubes that are in one of `states`, and the ids of others that are there."""
         fits = f"CASE WHEN h.form = ? AND {STATE} {IN} THEN 1 ELSE 0 END"
         sql = CURRENT.replace("SELECT", f"SELECT h.id, {fits},", 1) + "AND h.id IN (SELECT id FROM changes WHERE n > ?)"
-        rows = self._db.rows(sql, Form.PLAINTEXT, kept(self.now()), json.dumps(list(states)), n)
+        rows = self._db.rows(sql, Form.PLAINTEXT, self.now().isoformat(), json.dumps(list(states)), n)
         return [self._rows.cube(row[2:]) for row in rows if row[1]], [row[0] for row in rows if not row[1]]
 
     def deleted(self, ids: Iterable[str]) -> list[str]:
@@ -334,8 +323,7 @@ class MemVault:
 
     def transitions(self, id: str) -> list[tuple[datetime, State, str]]:
         """The states it has been in and why, oldest first."""
-        rows = self._db.rows("SELECT at, state, why FROM transitions WHERE id = ? ORDER BY n", self._resolve(id))
-        return [(moment(at), state_of(state), why) for at, state, why in rows]
+        return self._rows.transitions(self._resolve(id))
 
     def set_state(self, id: str, state: State, why: str) -> None:
         """Only MemLifecycle calls this: it knows which moves there are. `why` never quotes a cube's content; what is
@@ -376,7 +364,6 @@ class MemVault:
             self.jobs.abandon(known)
             self.jobs.hush(known)
             self.vectors.forget_around(known)
-            parsed.cache_clear()
             names = json.dumps(known)
             sql = f"""INSERT INTO erasures (sha256) SELECT json_extract(json, '$.payload.sha256') FROM versions
                       WHERE id {IN} UNION SELECT NULL FROM heads WHERE id {IN} AND form = ?"""
@@ -384,8 +371,7 @@ class MemVault:
             self._db.write("DELETE FROM indexes WHERE EXISTS (SELECT 1 FROM erasures WHERE sha256 IS NULL)")
             if self._db.rows(f"SELECT 1 FROM heads WHERE id {IN} AND form = ? LIMIT 1", names, Form.PLAINTEXT):
                 self.grants.moved()  # its name could come back in a pack, as somebody else's
-            self._db.write(f"DELETE FROM heads WHERE id {IN}", names)  # and, by cascade, all but its versions
-            self._db.write(f"DELETE FROM versions WHERE id {IN}", names)
+            self._writer.delete(known)
 
     def _clear_work(self) -> None:
         """Of jobs that have ended: it may be half an adapter of a text that was deleted."""

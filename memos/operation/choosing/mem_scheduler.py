@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from memos.cube import Form, MemCube, Namespace, State
 from memos.errors import EmptyMemory
-from memos.operation.policies.policy import Policy, Segment
+from memos.operation.policies.policy import Policy, Ranked, Segment
 
 if TYPE_CHECKING:
     from memos.config import SchedulerConfig
@@ -106,7 +106,7 @@ class MemScheduler:
 
     def admit(
         self,
-        hits: Sequence[tuple[MemCube, float]],
+        hits: Ranked,
         about: Sequence[str],
         segments: Sequence[Segment],
         derived: Sequence[MemCube],
@@ -167,16 +167,14 @@ class MemScheduler:
         near = _standing_for(among, adapters)
         return composable(route(near, via == "parametric") if route and near else near, self.config.adapters_together)
 
-    def compatible(
-        self, hits: Sequence[tuple[MemCube, float]], always: Sequence[MemCube]
-    ) -> list[tuple[MemCube, float]]:
+    def compatible(self, hits: Ranked, always: Sequence[MemCube]) -> list[tuple[MemCube, float]]:
         """Without the hits that must not stand beside one that is ranked before them, or beside what is always seen."""
         ranked, taken = self.policy.rank(hits), {name for cube in always for name in apart(cube)}
         mine = {cube.id for cube in always}
         kept = {cube.id for cube in _without_clashes((cube for cube, _ in ranked), taken, mine)}
         return [(cube, score) for cube, score in ranked if cube.id in kept]
 
-    def looked_at(self, hits: Sequence[tuple[MemCube, float]], derived: Sequence[MemCube]) -> list[str]:
+    def looked_at(self, hits: Ranked, derived: Sequence[MemCube]) -> list[str]:
         """Those of the hits whose topic groups may be admitted: of as many groups as there is room for, and those that
         an adapter of `derived` knows, which may answer instead. Only these groups are read."""
         ranked = [cube for cube, _ in self.policy.rank(hits)]
@@ -226,9 +224,7 @@ def _without_clashes(cubes: Iterable[MemCube], taken: set[str], settled: Collect
     return out
 
 
-def _compatible_groups(
-    segments: Sequence[Segment], hits: Sequence[tuple[MemCube, float]], always: Sequence[MemCube]
-) -> list[Segment]:
+def _compatible_groups(segments: Sequence[Segment], hits: Ranked, always: Sequence[MemCube]) -> list[Segment]:
     """The groups without what must not stand beside one that was found, or is always seen; of others, the first stays.
     hits: without such themselves."""
     first = [*always, *(cube for cube, _ in hits)]
@@ -241,10 +237,8 @@ def _pinned(room: int, always: Sequence[MemCube], tokens: Callable[[str], int]) 
     """Those of what every request should see that have room and may stand together, and the room that is left."""
     fitting = _without_clashes(always, set())
     shown = [fitting[n] for n in fill([BudgetItem(1.0, tokens(c.text)) for c in fitting], room)]
-    if len(shown) < len(fitting):
-        log.warning(
-            "of %d memories tagged %s, %d have no room in the prompt", len(fitting), ALWAYS, len(fitting) - len(shown)
-        )
+    if left := len(fitting) - len(shown):
+        log.warning("of %d memories tagged %s, %d have no room in the prompt", len(fitting), ALWAYS, left)
     return shown, room - sum(tokens(c.text) for c in shown)
 
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from memos.cube import ANSWERING, MOMENT, NOTED, Blob, Form, Header, MemCube, Rights, Source, State, Turn, new_id
+from memos.cube import ANSWERING, MOMENT, NOTED, Blob, Form, Header, MemCube, Source, State, Turn, new_cube, new_id
 from memos.errors import Conflict, InputError, NoRoom, NotFound, VaultError
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.cache import Activation, join, shared_length
@@ -129,7 +129,7 @@ class Sessions:
         heard = {source for earlier in talk.earlier for source in earlier.sources}
         known = {source for adapter in admission.adapters for source in adapter.sources}
         pinned = tuple({*_pinned((*admission.cubes, *said)), *known, *heard})
-        cube = self._cube(id, talk.session, Form.PLAINTEXT, turn, pinned)
+        cube = self._cube(id, talk.session, turn, pinned)
         try:
             stored = self._lifecycle.publish(cube) if pinned else self._lifecycle.create(cube)
         except (Conflict, NotFound) as error:  # as when what was just told has ended what was shown
@@ -159,7 +159,7 @@ class Sessions:
             blob = Blob(sha256=sha256, bytes=size, tokens=len(own.ids), after=after, fingerprint=self._host.digest)
             sources = _pinned((*turns, *(chain[-1:] if after else ())))
             try:
-                cube = self._lifecycle.publish(self._cube(new_id(), session, Form.ACTIVATION, blob, sources))
+                cube = self._lifecycle.publish(self._cube(new_id(), session, blob, sources))
             except BaseException:
                 self._vault.blobs.discard(sha256)
                 raise
@@ -198,18 +198,10 @@ class Sessions:
         self._serving.release()
         return len(there) - turns
 
-    def _cube(
-        self, id: str, session: Session, form: Form, payload: Turn | Blob, sources: tuple[Source, ...]
-    ) -> MemCube:
-        return MemCube(
-            id=id,
-            form=form,
-            namespace=session.namespace,
-            rights=Rights(owner=session.namespace.user_id),
-            header=Header(created=self._vault.now(), origin="chat", segment=_segment(session), kind="turn"),
-            payload=payload,
-            sources=sources,
-        )
+    def _cube(self, id: str, session: Session, payload: Turn | Blob, sources: tuple[Source, ...]) -> MemCube:
+        form = Form.ACTIVATION if isinstance(payload, Blob) else Form.PLAINTEXT
+        header = Header(created=self._vault.now(), origin="chat", segment=_segment(session), kind="turn")
+        return new_cube(session.namespace, header, payload, id=id, form=form, sources=sources)
 
     # -- what is there -------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memos.cube import BY_HAND, Blob, Form, Header, MemCube, Probe, Rights, Source, State, new_id
+from memos.cube import BY_HAND, Blob, Form, Header, MemCube, Probe, Rights, Source, State, new_cube
 from memos.errors import Cancelled, CorruptBlob, GateRejected, NoProbes, NoRoom, Unsupported
 from memos.infrastructure.host.engines import EXECUTORS
 from memos.infrastructure.host.host import Host
@@ -385,12 +385,6 @@ class Transitions:
 def _derived(form: Form, sources: Sequence[MemCube], blob: Blob, created: datetime, origin: str) -> MemCube:
     """A derived cube belongs to the owner of its sources; governance reads its rights through all of them."""
     first = sources[0]
-    return MemCube(
-        id=new_id(),
-        form=form,
-        namespace=first.namespace,
-        rights=Rights(owner=first.rights.owner),
-        header=Header(created=created, origin=origin, segment=first.header.segment, kind="derived"),
-        payload=blob,
-        sources=tuple(c.pin for c in sources),
-    )
+    header = Header(created=created, origin=origin, segment=first.header.segment, kind="derived")
+    rights, pins = Rights(owner=first.rights.owner), tuple(c.pin for c in sources)
+    return new_cube(first.namespace, header, blob, form=form, rights=rights, sources=pins)

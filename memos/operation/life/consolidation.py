@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from memos.cube import Fact, Form, MemCube, State, Text, new_id, plain
+from memos.cube import Fact, MemCube, State, Text, new_cube, plain
 from memos.errors import InputError
 from memos.operation.life.knowledge import Knowledge, StatementReader, contradicts, facts_out_of_force, stated, text_of
 from memos.operation.life.mem_lifecycle import LOCKED, MemLifecycle
@@ -169,15 +169,9 @@ def _by_subject(cubes: Iterable[MemCube]) -> list[list[tuple[Fact, MemCube]]]:
 def _made(payload: Text, sources: Sequence[MemCube], created: datetime, segment: str | None = None) -> MemCube:
     """A memory made of others, oldest first, with what is known of the oldest: said later, it would overrule what has
     replaced a part of it since."""
-    header = sources[0].header
-    changed: dict[str, object] = {"created": created, "changed": None, "origin": "merge", "said": sources[0].order[0]}
+    first = sources[0]
+    changed: dict[str, object] = {"created": created, "changed": None, "origin": "merge", "said": first.order[0]}
     changed["tags"] = tuple(dict.fromkeys(tag for cube in sources for tag in cube.header.tags))
-    return MemCube(
-        id=new_id(),
-        form=Form.PLAINTEXT,
-        namespace=sources[0].namespace,
-        rights=sources[0].rights,
-        header=header.model_copy(update=changed | ({} if segment is None else {"segment": segment})),
-        payload=payload,
-        sources=tuple(cube.pin for cube in sources),
-    )
+    header = first.header.model_copy(update=changed | ({} if segment is None else {"segment": segment}))
+    pins = tuple(cube.pin for cube in sources)
+    return new_cube(first.namespace, header, payload, rights=first.rights, sources=pins)

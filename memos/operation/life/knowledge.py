@@ -12,29 +12,13 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from memos.cube import (
-    ANSWERING,
-    EPISODE,
-    GONE,
-    Fact,
-    Form,
-    Header,
-    MemCube,
-    Namespace,
-    Rights,
-    State,
-    Text,
-    Trust,
-    Turn,
-    in_zone,
-    new_id,
-    plain,
-)
+from memos.cube import ANSWERING, EPISODE, GONE, Header, MemCube, State, Text, Trust, Turn, in_zone, new_cube, plain
 from memos.errors import InputError, NoRoom
 from memos.operation.life.mem_lifecycle import LOCKED, MemLifecycle
 
 if TYPE_CHECKING:
     from memos.config import LimitsConfig
+    from memos.cube import Fact, Namespace
     from memos.infrastructure.vault.mem_vault import MemVault
     from memos.ops import Add, Correct, Episode
 
@@ -307,26 +291,21 @@ class Knowledge:
         if not self._reader.says_no_more(payload.text, cube.header.speaker):
             return plain(payload.text)
         modes = {"now": "is"}  # both say the same of what holds
+        facts = payload.facts
         return frozenset(
-            (f.subject.casefold(), f.relation, f.object.casefold(), modes.get(f.mode, f.mode)) for f in payload.facts
+            (f.subject.casefold(), f.relation, f.object.casefold(), modes.get(f.mode, f.mode)) for f in facts
         )
 
 
 def plaintext(op: Add, caller: Namespace, created: datetime) -> MemCube:
-    return MemCube(
-        id=new_id(),
-        form=Form.PLAINTEXT,
-        namespace=caller,
-        rights=Rights(owner=caller.user_id),
-        header=Header(
-            created=created,
-            expires=in_zone(op.expires),
-            said=in_zone(op.said),
-            trust=op.trust or Trust.USER,
-            **{name: getattr(op, name) for name in _OF_HEADER},
-        ),
-        payload=Text(**{name: getattr(op, name) for name in _OF_TEXT}),
+    header = Header(
+        created=created,
+        expires=in_zone(op.expires),
+        said=in_zone(op.said),
+        trust=op.trust or Trust.USER,
+        **{name: getattr(op, name) for name in _OF_HEADER},
     )
+    return new_cube(caller, header, Text(**{name: getattr(op, name) for name in _OF_TEXT}))
 
 
 def _content(text: str, statement: Add | Header, file: str | None = "") -> tuple[object, ...]:

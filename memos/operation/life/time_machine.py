@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n")
 _RESTORED = "restored to the snapshot "  # a reason; the name follows
 Event = dict[str, Any]  # ready for JSON
+AsRead = Callable[[MemCube], MemCube]  # a version -> as it may be told
 
 
 @dataclass(frozen=True)
@@ -175,9 +176,7 @@ def _sources_first(cubes: Iterable[MemCube]) -> list[MemCube]:
     return [known[id] for id in order.static_order()]
 
 
-def history(
-    vault: MemVault, id: str, diffs: bool = False, as_read: Callable[[MemCube], MemCube] = lambda cube: cube
-) -> list[Event]:
+def history(vault: MemVault, id: str, diffs: bool = False, as_read: AsRead = lambda cube: cube) -> list[Event]:
     """Versions, transitions and when it was told again, in time order, ready for JSON; with diffs, how each version
     differs from the one before it. as_read: a version as it may be told."""
     written = [(at, as_read(version)) for at, version in vault.written(id)]
@@ -196,9 +195,7 @@ def history(
     return [{"at": at.isoformat(), **event} for at, event in sorted(events, key=lambda pair: pair[0])]
 
 
-def diff(
-    vault: MemVault, id: str, a: int, b: int, as_read: Callable[[MemCube], MemCube] = lambda cube: cube
-) -> list[str]:
+def diff(vault: MemVault, id: str, a: int, b: int, as_read: AsRead = lambda cube: cube) -> list[str]:
     """What version b says in other words than version a, sentence by sentence and fact by fact: lines that begin
     with "-", "+" or a blank; none where they say the same. as_read: see `history`. Raises NotFound."""
     return _difference(as_read(vault.get(id, a)), as_read(vault.get(id, b)))

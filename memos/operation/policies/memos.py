@@ -6,12 +6,12 @@ Pure decisions over values; knows no stores, no tensors, no rights.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from memos.config import Config, RetrievalConfig, SchedulerConfig
 from memos.cube import Form, MemCube
-from memos.operation.policies.policy import Floats, Ranked, Reads, Segment, Signals, best_first
+from memos.operation.policies.policy import Floats, Need, Ranked, Reads, Segment, Signals, best_first
 
 
 class MemosPolicy:
@@ -47,9 +47,7 @@ class MemosPolicy:
         """Best first, of equal ones the older; too weak ones left out."""
         return best_first([hit for hit in hits if hit[1] >= self._config.min_score])
 
-    def admit(
-        self, ranked: Ranked, groups: Sequence[Segment], need: Callable[[MemCube], int], room: int
-    ) -> list[Segment]:
+    def admit(self, ranked: Ranked, groups: Sequence[Segment], need: Need, room: int) -> list[Segment]:
         """The whole groups of the best-ranked memories, best first, as far as these are nearly as good as the best;
         the scheduler takes of them what there is room for."""
         home = {cube.id: group for group in groups for cube in group.cubes}

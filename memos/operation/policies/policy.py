@@ -86,6 +86,7 @@ class Segment:
 
 
 Ranked = Sequence[tuple[MemCube, float]]
+Need = Callable[[MemCube], int]  # tokens that a memory takes
 Reads = Literal["groups", "found", "all"]
 
 
@@ -103,9 +104,7 @@ class Policy(Protocol):
     def rank(self, hits: Ranked) -> list[tuple[MemCube, float]]:
         """Best first; what is too weak left out."""
 
-    def admit(
-        self, ranked: Ranked, groups: Sequence[Segment], need: Callable[[MemCube], int], room: int
-    ) -> list[Segment]:
+    def admit(self, ranked: Ranked, groups: Sequence[Segment], need: Need, room: int) -> list[Segment]:
         """What a request may see, best first. need: tokens of a memory, of which there is room for so many."""
 
     def heat(self, cubes: Sequence[MemCube], now: datetime) -> float:
@@ -135,7 +134,7 @@ def best_first(hits: Ranked) -> list[tuple[MemCube, float]]:
     return sorted(hits, key=lambda hit: (-hit[1], hit[0].order))
 
 
-def as_one(cubes: Sequence[MemCube], need: Callable[[MemCube], int], room: int) -> list[Segment]:
+def as_one(cubes: Sequence[MemCube], need: Need, room: int) -> list[Segment]:
     """The first of these that fit together, as one group in canonical order; what does not fit is passed over."""
     taken = list[MemCube]()
     for cube in cubes:

@@ -190,9 +190,8 @@ def _behind(tokens: int, head: int, layer: Layer) -> Layer:
     if len(more) < 2:  # no drift
         return keys, values, *more
     share = tokens / (tokens + _HALF_DRIFT)
-    return tuple(
-        torch.add(t, in_dtype(gained, t.dtype), alpha=share) for t, gained in zip((keys, values), more, strict=True)
-    )
+    pairs = zip((keys, values), more, strict=True)
+    return tuple(torch.add(t, in_dtype(gained, t.dtype), alpha=share) for t, gained in pairs)
 
 
 def in_dtype(drift: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

@@ -153,9 +153,8 @@ def load_activation(
         raise FingerprintMismatch(f"{path.name} continues other tokens than those before it; promote its sources again")
     with room_for("a KV cache"):
         content = torch.empty(max(end for parts in places.values() for _, end, *_ in parts.values()), dtype=torch.uint8)
-    layers = _StoredLayers(
-        path, file, list(places.values()), header, content, device, getattr(torch, fingerprint["dtype"])
-    )
+    dtype = getattr(torch, fingerprint["dtype"])
+    layers = _StoredLayers(path, file, list(places.values()), header, content, device, dtype)
     arriving = Arriving(len(header.checksums), layers.bring, device)
     more = "s000" in places["layers.000"] and not header.states
     made = {"weighted": more and header.trained > 0, "drifts": more and not header.trained, "states": header.states}

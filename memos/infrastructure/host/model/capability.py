@@ -5,6 +5,7 @@ An architecture that nobody has tried falls on the safe side by itself: what its
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,18 +19,11 @@ from memos.errors import Unsupported
 from memos.infrastructure.host.forward import forgetful, forward, positions_of
 from memos.infrastructure.host.kv.cache import Activation, Layer, encode
 from memos.infrastructure.host.kv.compose import Motion, compose, find_motion, mask_of, renewal_inputs, starts
-from memos.infrastructure.host.model.decode import (
-    DecodeRow,
-    Limit,
-    context_of,
-    in_full_precision,
-    narrowed,
-    prefill_inputs,
-    rounding,
-    step_inputs,
-)
+from memos.infrastructure.host.model import decode
 from memos.infrastructure.host.model.load import as_loaded
+from memos.infrastructure.host.model.packed import PackedText, Pages, packed_forward
 
+log = logging.getLogger("memos")
 _HEAD, _PIECE, _PIECES, _QUERY, _MOVE = 6, 13, 3, 8, 29  # tokens of the texts that are tried
 _SHORTER = (0, 4, 7, 12, 17)  # by so many tokens are the rows of a batch shorter: a window or chunk may begin in any
 _FARTHEST = 4096  # tokens that a text is moved by at most, to tell frequencies
@@ -69,7 +63,7 @@ def examine(model: PreTrainedModel) -> Capability:
     A model that is not too large is tried in fp32, for what it computes does not depend on its dtype; but a table of
     sines that was rounded with the model turns by a rotation in that dtype only.
     """
-    precise = in_full_precision(model)
+    precise = decode.in_full_precision(model)
     can = _examined(precise)
     if can.composable or precise is model:
         return can
@@ -112,19 +106,19 @@ def _examined(model: PreTrainedModel) -> Capability:
 _WINDOWS = ("sliding_window", "attention_chunk_size")  # in a config: tokens
 
 
-def limit_of(config: PreTrainedConfig) -> Limit | None:
+def limit_of(config: PreTrainedConfig) -> decode.Limit | None:
     """Where a longer text changes what was computed for a shorter one; None if it never does.
 
     Dynamic NTK (from one token earlier, after a longer text) and longrope change their frequencies at the original
     context; beyond a window that keeps the keys of most weight (Doge's), those depend on what comes after.
     """
     limits = [
-        Limit(original - 1, every=True) if kind == "dynamic" else Limit(original)
+        decode.Limit(original - 1, every=True) if kind == "dynamic" else decode.Limit(original)
         for kind, original, _ in _ropes(config)
         if kind in ("dynamic", "longrope")
     ]
     if window := getattr(config.get_text_config(), "keep_window_size", None):
-        limits.append(Limit(window, every=True))
+        limits.append(decode.Limit(window, every=True))
     return min(limits, key=lambda limit: limit.tokens, default=None)
 
 
@@ -143,9 +137,7 @@ def _ropes(config: PreTrainedConfig) -> list[tuple[str, int, dict[str, Any]]]:
     rope = getattr(config, "rope_parameters", None) or {}
     nested = [value for value in rope.values() if isinstance(value, dict)] or [rope]
     longest = getattr(config, "max_position_embeddings", 0)
-    return [
-        (str(part.get("rope_type")), part.get("original_max_position_embeddings", longest), part) for part in nested
-    ]
+    return [(str(one.get("rope_type")), one.get("original_max_position_embeddings", longest), one) for one in nested]
 
 
 def has_experts(model: PreTrainedModel) -> bool:
@@ -172,7 +164,7 @@ class _Trial:
 
     def narrow(self, name: str) -> bool:
         """Try from here on with windows of that name narrower than the texts; False if there is none that is wider."""
-        before, self.model = self.model, narrowed(self.model, name, _NARROW)
+        before, self.model = self.model, decode.narrowed(self.model, name, _NARROW)
         return self.model is not before
 
     def holds(self, use: str, difference: Callable[[], float]) -> bool:
@@ -211,7 +203,7 @@ class _Trial:
         def encoded(start: int) -> Sequence[Layer]:
             return encode(self.model, moved, start).layers
 
-        limit, context = limit_of(self.model.config), context_of(self.model)
+        limit, context = limit_of(self.model.config), decode.context_of(self.model)
         ends = (limit and limit.tokens, motion_limit_of(self.model.config), context, _FARTHEST)
         farthest = max(1, min(end for end in ends if end) - len(moved))
         self.motion = motion = find_motion(self.model, encoded, _MOVE, farthest)
@@ -228,24 +220,24 @@ class _Trial:
     def batch(self) -> float:
         """Texts of different lengths and what follows them, against each alone."""
         whole = (*self.memory, *self.query)
-        return self._together([DecodeRow(whole[: len(whole) - n]) for n in _SHORTER])
+        return self._together([decode.DecodeRow(whole[: len(whole) - n]) for n in _SHORTER])
 
     def batch_over_kv(self) -> float:
         """The same of rows over KV of different lengths, with questions of different lengths."""
         pasts = [encode(self.model, self.memory[: len(self.memory) - n]) for n in _SHORTER]
-        asks = (_QUERY, 1, 3, 5, 2)
-        return self._together([DecodeRow(tuple(self.query[:n]), past) for n, past in zip(asks, pasts, strict=True)])
+        asks = zip((_QUERY, 1, 3, 5, 2), pasts, strict=True)
+        return self._together([decode.DecodeRow(tuple(self.query[:n]), past) for n, past in asks])
 
-    def _together(self, rows: Sequence[DecodeRow]) -> float:
+    def _together(self, rows: Sequence[decode.DecodeRow]) -> float:
         """The largest difference of a batch, over its prompts and a token after them, from each row alone."""
         both = self._two_steps(rows)
         return max(self._difference(both[:, n], self._two_steps([row])[:, 0]) for n, row in enumerate(rows))
 
-    def _two_steps(self, rows: Sequence[DecodeRow]) -> torch.Tensor:
+    def _two_steps(self, rows: Sequence[decode.DecodeRow]) -> torch.Tensor:
         """[2, rows, vocabulary]"""
-        step, mask = prefill_inputs(self.model, rows, 0)
+        step, mask = decode.prefill_inputs(self.model, rows, 0)
         first = forward(self.model, step)
-        step, _ = step_inputs(self.model, first, step, mask, self.query[-1:] * len(rows))
+        step, _ = decode.step_inputs(self.model, first, step, mask, self.query[-1:] * len(rows))
         second = forward(self.model, step)
         return torch.stack([first.logits[:, -1], second.logits[:, -1]])
 
@@ -254,7 +246,7 @@ class _Trial:
 
     def _over(self, kv: Activation) -> torch.Tensor:
         """Logits of the query over KV, as a request reads it."""
-        inputs, _ = prefill_inputs(self.model, [DecodeRow(tuple(self.query), kv)], 0)
+        inputs, _ = decode.prefill_inputs(self.model, [decode.DecodeRow(tuple(self.query), kv)], 0)
         return forward(self.model, inputs).logits
 
     def _full(self) -> torch.Tensor:
@@ -304,7 +296,7 @@ class _Trial:
         return ids + self.query, positions, owners + [_QUERIES] * len(self.query)
 
     def _is_rounding(self, difference: float) -> bool:
-        return math.isfinite(difference) and difference <= rounding(self.model.dtype, self.largest)
+        return math.isfinite(difference) and difference <= decode.rounding(self.model.dtype, self.largest)
 
     def _difference(self, one: torch.Tensor, other: torch.Tensor) -> float:
         """The largest |logit difference|, infinite where not the same logits are finite (some models mask a few)."""
@@ -316,3 +308,32 @@ class _Trial:
 
 
 _FIRST, _QUERIES = 1000, 1001  # owners beside the numbers of later pieces
+
+
+@torch.inference_mode()
+def packs(model: PreTrainedModel) -> bool:
+    """True if texts that share a forward are read as each alone, up to rounding, over KV, in pieces and beyond a
+    window or chunk too. Never raises for what a model cannot do."""
+    model = decode.in_full_precision(model)
+    for window in _WINDOWS:
+        model = decode.narrowed(model, window, _NARROW)
+    vocabulary = model.config.get_text_config().vocab_size
+    drawn = torch.randint(min(10, vocabulary // 2), vocabulary, (60,), generator=torch.Generator().manual_seed(0))
+    ids = tuple(drawn.tolist())
+    try:
+        kv = encode(model, ids[:12])
+        pasts, ends = (kv, kv, None, kv.upto(7)), ((17, 20, 21), (14, 15, 35), (23, 24, 50), (8, 9, 10))
+        texts, reads = [PackedText(past) for past in pasts], [past.rows if past else 0 for past in pasts]
+        pages = Pages()
+        for step in zip(*ends, strict=True):
+            logits = packed_forward(model, pages, texts, [ids[read:end] for read, end in zip(reads, step, strict=True)])
+            for mine, end in zip(logits.float(), step, strict=True):
+                with as_loaded(model):
+                    whole = model(input_ids=torch.tensor([ids[:end]], device=model.device)).logits[0, -1].float()
+                if not torch.allclose(mine, whole, rtol=0, atol=decode.rounding(model.dtype, whole)):
+                    return False
+            reads = list(step)
+    except Exception as error:  # whatever a foreign model's code raises at what is tried says that it cannot do it
+        log.info("requests to %s are answered one at a time: %s", model.config.model_type, error)
+        return False
+    return True

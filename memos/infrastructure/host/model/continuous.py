@@ -7,7 +7,6 @@ One thread runs the model while there is something to answer; `_turn` decides wh
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
@@ -24,29 +23,20 @@ from memos.config import DecodeConfig
 from memos.cost import spent
 from memos.infrastructure.host.adapters.serving import Stack
 from memos.infrastructure.host.forward import CausalLM, forward
-from memos.infrastructure.host.kv.cache import Activation, cached_layers, encode, room_for
-from memos.infrastructure.host.model.decode import (
-    Decoder,
-    DecodeRow,
-    Growing,
-    ModelAnswer,
-    in_full_precision,
-    narrowed,
-    prefill_inputs,
-    rounding,
-)
-from memos.infrastructure.host.model.load import as_loaded
+from memos.infrastructure.host.kv.cache import Activation, cached_layers, room_for
+from memos.infrastructure.host.model.capability import packs
+from memos.infrastructure.host.model.decode import Decoder, DecodeRow, Growing, ModelAnswer, prefill_inputs
 from memos.infrastructure.host.model.packed import PackedText, Pages, packed_forward
 from memos.infrastructure.host.threads import begun, release_openmp_threads, torch_multiplies_alone
 from memos.lazy import Lazy
 
-log = logging.getLogger("memos")
 STEP_TOKENS, ALONE_TOKENS = 512, 2048  # of prompts that one forward reads while answers grow, and while none does
 # Parameters times tokens of a forward that one thread computes as fast as several (15 tokens of the packaged model).
 # A helper that has slept since the last one is often woken on the core of the thread that waits for it.
 ONE_THREAD_WORK = 2**25
 STEP_S, MOST_TOKENS = 0.2, 4096  # so long may they wait for more of them, and so many are the most
 _GATHER_S, _GLANCE_S = 0.03, 0.0005  # so long may the first of several wait for the others, and look so often
+Pieces = Generator[str, None, ModelAnswer]  # of an answer, which is returned whole at the end
 Under = Callable[[Sequence[Stack], Sequence[int]], CausalLM]  # stacks of texts, and how many tokens of each are read
 
 
@@ -58,9 +48,7 @@ class Batch(Protocol):
     @property
     def adapters(self) -> set[str]: ...  # names of the folders of those that it keeps itself
     def takes(self, row: DecodeRow, config: DecodeConfig) -> bool: ...
-    def stream(
-        self, row: DecodeRow, config: DecodeConfig, stack: Stack, began: float, listened: bool
-    ) -> Generator[str, None, ModelAnswer]: ...
+    def stream(self, row: DecodeRow, config: DecodeConfig, stack: Stack, began: float, listened: bool) -> Pieces: ...
     def release(self) -> None:
         """Let go of all that was made of payloads."""
 
@@ -126,9 +114,7 @@ class ContinuousBatch:
 
     def release(self) -> None: ...  # of them it has what the running requests have
 
-    def stream(
-        self, row: DecodeRow, config: DecodeConfig, stack: Stack, began: float, listened: bool
-    ) -> Generator[str, None, ModelAnswer]:
+    def stream(self, row: DecodeRow, config: DecodeConfig, stack: Stack, began: float, listened: bool) -> Pieces:
         """As `Decoder.stream`, of one row under its adapters. Without a listener, no pieces are made."""
         self._decoder.require_room(row.past_length + len(row.ids), config)
         mine = _Generation(row, config, stack, Growing(torch.Generator().manual_seed(config.seed)), listened)
@@ -140,7 +126,7 @@ class ContinuousBatch:
             begun(self._thread, self._run)
         return self._answered(mine, began)
 
-    def _answered(self, mine: _Generation, began: float) -> Generator[str, None, ModelAnswer]:
+    def _answered(self, mine: _Generation, began: float) -> Pieces:
         """What comes of one that has joined; if nobody waits for it any more, it leaves."""
         try:
             while not mine.over:
@@ -270,32 +256,3 @@ def _turn(going: Sequence[_Generation], most: int) -> list[tuple[_Generation, in
                 turn.append((one, tokens))
                 left -= tokens
     return sorted(turn, key=lambda pair: pair[0].place)
-
-
-@torch.inference_mode()
-def packs(model: PreTrainedModel) -> bool:
-    """True if texts that share a forward are read as each alone, up to rounding, over KV, in pieces and beyond a
-    window or chunk too. Never raises for what a model cannot do."""
-    model = in_full_precision(model)
-    for window in ("sliding_window", "attention_chunk_size"):
-        model = narrowed(model, window, 16)
-    vocabulary = model.config.get_text_config().vocab_size
-    drawn = torch.randint(min(10, vocabulary // 2), vocabulary, (60,), generator=torch.Generator().manual_seed(0))
-    ids = tuple(drawn.tolist())
-    try:
-        kv = encode(model, ids[:12])
-        pasts, ends = (kv, kv, None, kv.upto(7)), ((17, 20, 21), (14, 15, 35), (23, 24, 50), (8, 9, 10))
-        texts, reads = [PackedText(past) for past in pasts], [past.rows if past else 0 for past in pasts]
-        pages = Pages()
-        for step in zip(*ends, strict=True):
-            logits = packed_forward(model, pages, texts, [ids[read:end] for read, end in zip(reads, step, strict=True)])
-            for mine, end in zip(logits.float(), step, strict=True):
-                with as_loaded(model):
-                    whole = model(input_ids=torch.tensor([ids[:end]], device=model.device)).logits[0, -1].float()
-                if not torch.allclose(mine, whole, rtol=0, atol=rounding(model.dtype, whole)):
-                    return False
-            reads = list(step)
-    except Exception as error:  # whatever a foreign model's code raises at what is tried says that it cannot do it
-        log.info("requests to %s are answered one at a time: %s", model.config.model_type, error)
-        return False
-    return True

@@ -362,19 +362,15 @@ def prefill_inputs(model: CausalLM, rows: Sequence[DecodeRow], pad: int) -> tupl
         assert row.past
         return renewal_inputs(model, row.past, row.renewed, row.ids), torch.ones(1, past + width, device=device).long()
     ids = torch.full((len(rows), width), pad)
-    positions = torch.zeros(len(rows), width, dtype=torch.long)  # from 0
+    places = torch.zeros(len(rows), width, dtype=torch.long)  # from 0
     mask = torch.zeros(len(rows), past + width, dtype=torch.long)
     for n, row in enumerate(rows):
         ids[n, width - len(row.ids) :] = torch.tensor(row.ids)
-        positions[n, width - len(row.ids) :] = torch.arange(row.past_length, row.past_length + len(row.ids))
+        places[n, width - len(row.ids) :] = torch.arange(row.past_length, row.past_length + len(row.ids))
         mask[n, past - (row.past.rows if row.past else 0) : past] = 1
         mask[n, past + width - len(row.ids) :] = 1
     mask = mask.to(device)
-    inputs: Inputs = {
-        "input_ids": ids.to(device),
-        "position_ids": positions_of(model, positions),
-        "attention_mask": mask,
-    }
+    inputs: Inputs = {"input_ids": ids.to(device), "position_ids": positions_of(model, places), "attention_mask": mask}
     cache = _stack([r.past for r in rows], past)
     if cache is None and rows[0].keep:
         cache = fresh_cache(model)

@@ -229,9 +229,7 @@ def shared_head_attention(
         or attention_mask.shape[1] != 1
         or any(rest.get(name) is not None for name in _HEEDED)
     ):
-        return sdpa_attention_forward(
-            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **rest
-        )
+        return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling=scaling, **rest)
     folded = query.reshape(batch, key.shape[1], share * tokens, width)
     mask = attention_mask[..., : key.shape[-2]].repeat(1, 1, share, 1)
     out = scaled_dot_product_attention(folded, key, value, attn_mask=mask, dropout_p=dropout, scale=scaling)

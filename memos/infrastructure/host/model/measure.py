@@ -122,13 +122,10 @@ def measure_loads(
     for length in sizes:
         kv = encode(model, [n % 97 + 1 for n in range(length)])
         save(kv, path)
-        from_file = partial(load, path)
-        works = {
-            "cache": partial(_until_there, model, from_file),
-            "disk": partial(_until_there, model, from_file, path),
-        }
+        there, from_file = partial(_until_there, model), partial(load, path)
+        works = {"cache": partial(there, from_file), "disk": partial(there, from_file, path)}
         if model.device.type != "cpu":
-            works["host"] = partial(_until_there, model, partial(kv.on("cpu").on, model.device))
+            works["host"] = partial(there, partial(kv.on("cpu").on, model.device))
         for place, took in _in_turn(model, works).items():
             seconds.setdefault(place, []).append(took)
         path.unlink()

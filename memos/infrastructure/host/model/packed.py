@@ -16,6 +16,7 @@ from itertools import accumulate, chain, groupby
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers.cache_utils import Cache
 
 from memos.infrastructure.host.forward import CausalLM, positions_of
@@ -24,7 +25,7 @@ from memos.infrastructure.host.kv.cache import Activation, Arriving, Layer
 _PAGE = 32  # rows: fewer hold less that is empty, more are read faster
 _COPIED = 1 << 16  # numbers of a text's first keys in a layer up to which they are copied: merging takes as long
 _HIDDEN = -1e30  # finite, so that a page of which nothing is seen has a sum
-_Mask = torch.Tensor | None
+_Mask = Tensor | None
 _now = threading.local()  # the packed forward of this thread
 
 
@@ -80,7 +81,7 @@ class Pages:
     """Own rows of the texts that one model reads, a page after the other; those in use are the first ones."""
 
     def __init__(self) -> None:
-        self.layers: list[torch.Tensor] = []  # keys and values, [2, G, room, _PAGE, D] each
+        self.layers: list[Tensor] = []  # keys and values, [2, G, room, _PAGE, D] each
         self.owners: list[PackedText] = []  # of each page in use
         self.room = 0  # pages
 
@@ -118,14 +119,14 @@ class Pages:
             layer[:, :, free[:there]] = layer[:, :, moved[:there]]
         self.room = max(left, min((layer.shape[2] for layer in self.layers), default=0))
 
-    def where(self, new: Sequence[tuple[PackedText, int]], device: torch.device) -> torch.Tensor:
+    def where(self, new: Sequence[tuple[PackedText, int]], device: torch.device) -> Tensor:
         """Places of the next rows of texts, so many each, counted through all pages."""
         at = list[int]()
         for text, count in new:
             at += [text.pages[row // _PAGE] * _PAGE + row % _PAGE for row in range(text.rows, text.rows + count)]
         return torch.tensor(at, device=device)
 
-    def put(self, layer: int, at: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+    def put(self, layer: int, at: Tensor, new: Tensor) -> Tensor:
         """Keys and values, [2, G, N, D], into places; all of the layer then."""
         if layer == len(self.layers):
             self.layers.append(new.new_empty(2, new.shape[1], 0, _PAGE, new.shape[3]))
@@ -138,7 +139,7 @@ class Pages:
         held.flatten(2, 3).index_copy_(2, at, new)
         return held
 
-    def rows(self, layer: int, text: PackedText, count: int) -> torch.Tensor:
+    def rows(self, layer: int, text: PackedText, count: int) -> Tensor:
         """The first of a text's own keys and values: [2, 1, G, count, D]"""
         held, (first, *_) = self.layers[layer], text.pages
         beside = text.pages == list(range(first, first + len(text.pages)))  # then nothing is copied
@@ -195,16 +196,14 @@ class Packed(Cache):
         self._seen = cache(_seen)  # the same in each layer
 
     def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
         return key_states, value_states  # `attend` puts them where they belong
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return 0
 
-    def attend(
-        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float, window: int | None
-    ) -> torch.Tensor:
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None) -> Tensor:
         """query [1, H, N, D], key and value [1, G, N, D] -> [1, N, H, D]. window: tokens that each looks back."""
         asks = query.unflatten(1, (key.shape[1], -1))  # [1, G, share, N, D]: heads that share keys are side by side
         new = torch.cat((key, value))
@@ -235,16 +234,16 @@ class Packed(Cache):
         return out.flatten(1, 2).transpose(1, 2)
 
     def _causal(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float, window: int | None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        self, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None
+    ) -> tuple[Tensor, Tensor]:
         """As `_with_sums`, of queries of the last of the rows: each sees its own and those before it, in a window."""
         share, tokens, rows = query.shape[2], query.shape[3], key.shape[2]
         mask = self._seen(tokens, rows, window, share, query.dtype, query.device)
         return _with_sums(query, key, value, scale, mask, causal=share == 1 and tokens == rows <= (window or rows))
 
     def _beginning(
-        self, layer: int, some: Sequence[tuple[PackedText, slice]], asks: torch.Tensor, scale: float
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        self, layer: int, some: Sequence[tuple[PackedText, slice]], asks: Tensor, scale: float
+    ) -> tuple[Tensor, Tensor]:
         """What texts see of the rows that all of them begin with, as `_with_sums` returns it."""
         ask = asks[..., some[0][1].start : some[-1][1].stop, :]
         before, *_ = [text.brought(layer) for text, _ in some]  # what did not come fails each of them
@@ -269,9 +268,9 @@ class _Together:
         self._first, self._rows = held[1:, :, None].to(device)
         self._table = table.clamp(0).flatten().to(device)  # [n * most]
         self._none = torch.where(table < 0, _HIDDEN, 0.0)[..., None].to(device)  # [n, most, 1]
-        self._masks = dict[int | None, torch.Tensor]()
+        self._masks = dict[int | None, Tensor]()
 
-    def _mask(self, window: int | None) -> torch.Tensor:
+    def _mask(self, window: int | None) -> Tensor:
         """[pages, 1, _PAGE], additive"""
         if window not in self._masks:
             places = self._first + torch.arange(_PAGE, device=self._first.device)
@@ -281,9 +280,7 @@ class _Together:
             self._masks[window] = torch.where(hidden, _HIDDEN, 0.0)[:, None]
         return self._masks[window]
 
-    def attend(
-        self, held: torch.Tensor, asks: torch.Tensor, scale: float, window: int | None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def attend(self, held: Tensor, asks: Tensor, scale: float, window: int | None) -> tuple[Tensor, Tensor]:
         """held [2, G, room, _PAGE, D], asks [1, G, share, n, D] -> what each sees, [1, G, share, n, D], and the
         logarithm of the sum of its weights, [1, G, share, n]."""
         keys, values = held[:, :, : len(self._reader)]
@@ -298,7 +295,7 @@ class _Together:
 
 def _seen(
     tokens: int, rows: int, window: int | None, share: int, dtype: torch.dtype, device: torch.device
-) -> torch.Tensor | None:
+) -> Tensor | None:
     """[share * T, K], additive: of the last `tokens` of so many rows, each sees those before it, within a window."""
     if tokens == 1 and (window is None or rows <= window):
         return None
@@ -311,8 +308,8 @@ def _seen(
 
 
 def _with_sums(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float, mask: _Mask, causal: bool = False
-) -> tuple[torch.Tensor, torch.Tensor]:
+    query: Tensor, key: Tensor, value: Tensor, scale: float, mask: _Mask, causal: bool = False
+) -> tuple[Tensor, Tensor]:
     """query [1, G, share, T, D], key and value [1, G, K, D] -> what each query sees, [1, G, share, T, D], and the
     logarithm of the sum of its weights, [1, G, share, T] in fp32. mask: [share * T, K], or [1, G, 1, K] for all.
     causal: the mask says no more than that each of K queries sees those before it, and half can be left out."""
@@ -325,9 +322,7 @@ def _with_sums(
     return out.reshape(*query.shape[:-1], -1), sums.reshape(query.shape[:-1])
 
 
-def _weighted(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float, mask: torch.Tensor | None
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _weighted(query: Tensor, key: Tensor, value: Tensor, scale: float, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """query [..., T, D], key and value [..., K, D] -> what each query sees, [..., T, D], and the logarithm of the sum
     of its weights, [..., T] in fp32."""
     scores = (query @ key.transpose(-1, -2)).float().mul_(scale)
@@ -335,7 +330,7 @@ def _weighted(
     return weights.to(value.dtype) @ value, sums
 
 
-def _softmax(scores: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _softmax(scores: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     """Weights, and the logarithm of the sum of the exponentials: as weight = e^score / sum, score - log(weight) of the
     largest."""
     weights = scores.softmax(dim)
@@ -343,13 +338,8 @@ def _softmax(scores: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor
 
 
 def packed_attention(
-    module: torch.nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    scaling: float | None,
-    rest: dict[str, Any],
-) -> torch.Tensor | None:
+    module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, scaling: float | None, rest: dict[str, Any]
+) -> Tensor | None:
     """[1, N, H, D] where this thread runs a packed forward; None where it does not."""
     packed: Packed | None = getattr(_now, "packed", None)
     if packed is None:
@@ -358,9 +348,7 @@ def packed_attention(
     return packed.attend(int(module.layer_idx), query, key, value, scale, rest.get("sliding_window"))  # type: ignore[arg-type]
 
 
-def packed_forward(
-    model: CausalLM, pages: Pages, texts: Sequence[PackedText], ids: Sequence[Sequence[int]]
-) -> torch.Tensor:
+def packed_forward(model: CausalLM, pages: Pages, texts: Sequence[PackedText], ids: Sequence[Sequence[int]]) -> Tensor:
     """Logits after the last of the new tokens of each text: [texts, vocabulary]. Texts that begin with the same rows
     should lie side by side. Each has read its tokens then; where it raises, none has."""
     device = model.device
@@ -369,7 +357,7 @@ def packed_forward(
     last = torch.tensor([len(new) for new in ids], device=device).cumsum(0) - 1
     _now.packed = packed
     try:
-        logits: torch.Tensor = model(
+        logits: Tensor = model(
             input_ids=torch.tensor([[i for new in ids for i in new]], device=device),
             position_ids=positions_of(model, torch.tensor(places))[None],
             attention_mask=_unread_mask(model, device),
@@ -384,7 +372,7 @@ def packed_forward(
     return logits
 
 
-def _unread_mask(model: CausalLM, device: torch.device) -> torch.Tensor | dict[str, torch.Tensor]:
+def _unread_mask(model: CausalLM, device: torch.device) -> Tensor | dict[str, Tensor]:
     """In the form of one that is complete, so that transformers makes none; attention over packed texts reads none."""
     mask = torch.zeros(1, 1, 1, 1, dtype=model.dtype, device=device)
     types = set(getattr(model.config.get_text_config(), "layer_types", None) or ())

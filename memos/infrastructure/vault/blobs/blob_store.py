@@ -115,9 +115,8 @@ class Blobs:
                     return ""
             except FileNotFoundError:  # removed while it was read
                 path = None
-        what = (
-            f"{path} does not match its digest" if path else f"blob {sha256} is missing from {self._folder / 'blobs'}"
-        )
+        missing = f"blob {sha256} is missing from {self._folder / 'blobs'}"
+        what = f"{path} does not match its digest" if path else missing
         ids = ", ".join(self._referrers(sha256))
         whose = f"cube {ids} cannot be used" if ids else "no cube refers to it"
         return f"{what}; {whose}: remove it with `MemOS.delete`, and promote its sources again with `MemOS.promote`"

@@ -120,11 +120,7 @@ class PlainFiles:
     def forget(self, sha256: str) -> None: ...
 
     def has_work(self, job: str = "") -> bool:
-        try:
-            with os.scandir(self._work / job if job else self._work) as entries:
-                return any(True for _ in entries)
-        except FileNotFoundError:
-            return False
+        return any((self._work / job).glob("*"))
 
     def clear_work(self, keep: set[str]) -> None:
         remove_others(self._work, keep)

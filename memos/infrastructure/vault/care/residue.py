@@ -87,22 +87,16 @@ def search(
     it (POSIX), and SQLite's are on some of these.
     """
     wanted = sorted({piece for piece in pieces if piece})
-    asked = {
-        "folders": [str(folder), *map(str, beside)],
-        "pieces": [piece.hex() for piece in wanted],
-        "unsealer": unsealer,
-    }
+    asked = {"folders": [str(folder), *map(str, beside)], "pieces": [*map(bytes.hex, wanted)], "unsealer": unsealer}
     safe = ["-P"] if sys.version_info >= (3, 11) else []  # the folder that the user stands in is not imported from
     command = [sys.executable, *safe, "-m", "memos.infrastructure.vault.care.residue"]
     done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=False)
     if done.returncode:
         raise VaultError(f"{folder} could not be searched ({done.stderr.strip()[-200:]}); try again")
-    findings, allowed = json.loads(done.stdout), lru_cache(maxsize=None)(excused)
-    hits = [(name, at) for name, at, piece in findings["hits"] if not allowed(bytes.fromhex(piece))]
+    told, allowed = json.loads(done.stdout), lru_cache(maxsize=None)(excused)
+    hits = [(name, at) for name, at, piece in told["hits"] if not allowed(bytes.fromhex(piece))]
     found = tuple(dict.fromkeys(hits))
-    return Searched(
-        findings["files"], findings["bytes"], len(wanted), found, findings["decrypted"], tuple(findings["unread"])
-    )
+    return Searched(told["files"], told["bytes"], len(wanted), found, told["decrypted"], tuple(told["unread"]))
 
 
 class _Wanted:

@@ -34,16 +34,12 @@ class VaultStats:
         for form, state, count in self._db.rows("SELECT form, state, count(*) FROM heads GROUP BY form, state"):
             cubes[form][state] = count
         [(versions,)] = self._db.rows("SELECT count(*) FROM versions")
-        users: dict[str, int] = dict(
-            self._db.rows("SELECT user_id, count(*) FROM heads GROUP BY user_id ORDER BY user_id")
-        )
+        by_user = "SELECT user_id, count(*) FROM heads GROUP BY user_id ORDER BY user_id"
+        users: dict[str, int] = dict(self._db.rows(by_user))
         jobs: dict[str, int] = dict(self._db.rows("SELECT state, count(*) FROM jobs GROUP BY state ORDER BY state"))
         places = self._db.sizes() | {name: _size(self._folder / name) for name in _FOLDERS}
-        used = {
-            "bytes": self.bytes(),
-            "blob_bytes": self._blob_bytes(),
-            "cubes_per_user": max(users.values(), default=0),
-        }
+        most = max(users.values(), default=0)
+        used = {"bytes": self.bytes(), "blob_bytes": self._blob_bytes(), "cubes_per_user": most}
         return {
             "folder": str(self._folder),
             "schema": SCHEMA_VERSION,

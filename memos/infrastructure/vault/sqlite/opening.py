@@ -13,17 +13,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from memos.errors import VaultError
-from memos.infrastructure.vault.store import transactions
+from memos.infrastructure.vault.store import schema, transactions
 from memos.infrastructure.vault.store.on_disk import land
-from memos.infrastructure.vault.store.schema import (
-    PAGE_BYTES,
-    READINGS,
-    SCHEMA_VERSION,
-    TABLES,
-    UPGRADES,
-    in_side_file,
-    require_known,
-)
 from memos.infrastructure.vault.store.transactions import WriterLock
 
 
@@ -120,13 +111,13 @@ def _prepare(db: sqlite3.Connection, file: Path, driver: Driver, lock: WriterLoc
     (version,) = db.execute("PRAGMA user_version").fetchone()
     (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if version or not tables:
-        require_known(file, version or SCHEMA_VERSION)
+        schema.require_known(file, version or schema.SCHEMA_VERSION)
     else:
         raise VaultError(f"{file} is the database of another program; set vault.path to another folder")
     _attach(db, side_of(file), driver, lock)
     for pragma in (*(f"{of}.{pragma}" for of in ("main", "side") for pragma in _PRAGMAS), *_PRAGMAS_OF_CONNECTION):
         db.execute(f"PRAGMA {pragma}").fetchall()
-    if version < SCHEMA_VERSION:
+    if version < schema.SCHEMA_VERSION:
         with lock.held(transactions.WAIT_S):
             _upgrade(db, file, driver)
     db.execute(
@@ -143,14 +134,14 @@ def _upgrade(db: sqlite3.Connection, file: Path, driver: Driver) -> None:
     """All or nothing. A copy of what was there is kept until a text is deleted, which would lie in it."""
     db.execute("BEGIN IMMEDIATE")
     (version,) = db.execute("PRAGMA user_version").fetchone()  # another process may have been here first
-    copies = []
+    copies, newest = list[Path](), schema.SCHEMA_VERSION
     try:
-        if 0 < version < SCHEMA_VERSION:
+        if 0 < version < newest:
             copies.append(_back_up(file, version, driver))
-        steps = (UPGRADES[n] for n in range(version, SCHEMA_VERSION)) if version else (TABLES,)
+        steps = (schema.UPGRADES[n] for n in range(version, newest)) if version else (schema.TABLES,)
         for statement in chain.from_iterable(steps):
             db.execute(statement)
-        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        db.execute(f"PRAGMA user_version = {newest}")
         db.execute("COMMIT")
     except BaseException as error:
         if db.in_transaction:
@@ -159,7 +150,7 @@ def _upgrade(db: sqlite3.Connection, file: Path, driver: Driver) -> None:
             copy.unlink(missing_ok=True)
         if isinstance(error, (*driver.damaged, OSError)):
             raise VaultError(
-                f"{file} was not brought from schema {version} to {SCHEMA_VERSION} ({why(error)}); it is as it was, "
+                f"{file} was not brought from schema {version} to {newest} ({why(error)}); it is as it was, "
                 "make sure that the disk has room for a copy and the folder can be written to, and open it again"
             ) from error
         raise
@@ -182,12 +173,12 @@ def _back_up(file: Path, version: int, driver: Driver) -> Path:
 def _attach(db: sqlite3.Connection, file: Path, driver: Driver, lock: WriterLock) -> None:
     try:
         db.execute(*driver.attach("side", file))
-        db.execute(f"PRAGMA side.page_size = {PAGE_BYTES}")
+        db.execute(f"PRAGMA side.page_size = {schema.PAGE_BYTES}")
         if not db.execute("SELECT 1 FROM side.sqlite_master").fetchone():
             with lock.held(transactions.WAIT_S):
                 db.execute("BEGIN IMMEDIATE")
-                for statement in READINGS:
-                    db.execute(in_side_file(statement))
+                for statement in schema.READINGS:
+                    db.execute(schema.in_side_file(statement))
                 db.execute("COMMIT")
     except driver.damaged as error:
         raise VaultError(

@@ -98,6 +98,11 @@ class CubeRows(Table):
             return cube.model_copy(update={"state": state, "usage": _usage_of(recalls, last, repeats, utility)})
         return cube if state == cube.state else cube.model_copy(update={"state": state})
 
+    def transitions(self, id: str) -> list[tuple[datetime, State, str]]:
+        """The states that a cube has been in and why, oldest first."""
+        rows = self._db.rows("SELECT at, state, why FROM transitions WHERE id = ? ORDER BY n", id)
+        return [(moment(at), state_of(state), why) for at, state, why in rows]
+
     # by what they say
 
     def saying(self, texts: Iterable[str], user_id: str) -> list[MemCube]:
@@ -228,6 +233,12 @@ class CubeWriter(Table):
         self._db.write(f"UPDATE heads SET state = ?, since = ? WHERE id {IN}", state, at, json.dumps(ids))
         rows = [(id, state, at, why) for id in ids]
         self._db.write_many(_PUT_TRANSITION, [(*row, checksum(*row)) for row in rows])
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Remove cubes: by cascade all but their versions, and then these."""
+        parsed.cache_clear()
+        for table in ("heads", "versions"):
+            self._db.write(f"DELETE FROM {table} WHERE id {IN}", json.dumps(ids))
 
 
 ACCESSES = 12_000  # the latest uses, of which prediction learns again when a kernel starts: some tenths of a second

@@ -256,17 +256,12 @@ class CredentialTable:
     def _find(self, id: str | None = None) -> list[Credential]:
         sql = "SELECT id, user_id, agent_id, session_id, purposes, at, until, revoked FROM credentials"
         rows = self._db.rows(f"{sql} ORDER BY at, id") if id is None else self._db.rows(f"{sql} WHERE id = ?", id)
-        return [
-            Credential(
-                name,
-                Namespace(user_id=user, agent_id=agent, session_id=session),
-                tuple(json.loads(purposes)),
-                datetime.fromisoformat(at),
-                until and datetime.fromisoformat(until),
-                revoked and datetime.fromisoformat(revoked),
-            )
-            for name, user, agent, session, purposes, at, until, revoked in rows
-        ]
+        found = list[Credential]()
+        for name, user, agent, session, purposes, *times in rows:
+            namespace = Namespace(user_id=user, agent_id=agent, session_id=session)
+            made, until, revoked = (at and datetime.fromisoformat(at) for at in times)
+            found.append(Credential(name, namespace, tuple(json.loads(purposes)), made, until, revoked))
+        return found
 
 
 def _digest(salt: str, secret: str) -> str:

@@ -71,22 +71,18 @@ class Scope:
 # -- calls -----------------------------------------------------------------------------------------------------
 
 
-def api_calls(cls: type[C]) -> type[C]:
-    """Every public method that the class defines is a call: its arguments are checked, and its reply has its cost."""
-    for name, method in _public_methods(cls):
-        setattr(cls, name, _costed(method, method))
+def api_calls(cls: type[C], carried_out: Callable[[Method], Method] = lambda method: method) -> type[C]:
+    """Every public method that the class defines is a call: its arguments are checked, and its reply has its cost.
+    carried_out: what does the work of a method; by default, that itself."""
+    for name, method in [*vars(cls).items()]:
+        if not name.startswith("_"):
+            setattr(cls, name, _costed(method, carried_out(method)))
     return cls
 
 
 def table_calls(cls: type[C]) -> type[C]:
     """The same, of methods without a body: the kernel's call of that name in the API carries them out."""
-    for name, method in _public_methods(cls):
-        setattr(cls, name, _costed(method, _from_table(method)))
-    return cls
-
-
-def _public_methods(cls: type) -> list[tuple[str, Method]]:
-    return [(name, method) for name, method in vars(cls).items() if not name.startswith("_")]
+    return api_calls(cls, _from_table)
 
 
 def _costed(method: Method, carry_out: Method) -> Method:

@@ -11,31 +11,9 @@ from typing_extensions import Unpack
 from memos.cube import Form, MemCube, State
 from memos.errors import InputError
 from memos.interface.doors.api import filters as conditions
-from memos.interface.doors.api.calling import (
-    added,
-    answered,
-    api_calls,
-    changes,
-    deleted,
-    item,
-    plain,
-    reason_of,
-    scored,
-)
+from memos.interface.doors.api.calling import added, answered, api_calls, changes, deleted, item, plain, scored, why
 from memos.interface.doors.api.table_calls import TableCalls
-from memos.interface.doors.api.values import (
-    DEFAULT_LIMIT,
-    SCOPE,
-    Answer,
-    Filters,
-    Items,
-    Json,
-    Messages,
-    Outcome,
-    Records,
-    Single,
-    Who,
-)
+from memos.interface.doors.api.values import DEFAULT_LIMIT, Answer, Items, Json, Messages, Outcome, Records, Single, Who
 
 T = TypeVar("T")
 
@@ -79,7 +57,7 @@ class MemoryCalls(TableCalls):
     def get_all(
         self,
         *,
-        filters: Filters | None = None,
+        filters: dict[str, Json] | None = None,
         limit: int = DEFAULT_LIMIT,
         top_k: int | None = None,
         form: Form | None = None,
@@ -125,7 +103,7 @@ class MemoryCalls(TableCalls):
     def delete_all(self, **who: Unpack[Who]) -> Outcome:
         """Remove all memories in this scope, which has to be named, or none where one is locked; `forget(user=True)`
         does so with a proof."""
-        if not any(who.get(name) for name in SCOPE):
+        if not any(who.values()):
             raise InputError("delete_all needs to know whose memories; give user_id, agent_id or run_id")
         ids = self.within(**who).delete_all()
         return {"message": "Memories deleted successfully!", "results": deleted(ids)}
@@ -141,7 +119,7 @@ class MemoryCalls(TableCalls):
         self,
         query: str,
         *,
-        filters: Filters | None = None,
+        filters: dict[str, Json] | None = None,
         top_k: int | None = None,
         limit: int | None = None,
         budget: int | None = None,
@@ -211,8 +189,7 @@ class MemoryCalls(TableCalls):
                 cube = calls.feedback(memory_id, useful)
                 return {"results": [{"id": cube.id, "utility": cube.usage.utility}]}
             case None, None, str(), str():
-                credited = calls.credit(question, answer)
-                return {"results": [reason_of(reason) for reason in credited.reasons]}
+                return {"results": why(calls.credit(question, answer))["reasons"]}
             case _:
                 raise InputError("feedback takes memory_id and useful, or question and answer; give one of the pairs")
 

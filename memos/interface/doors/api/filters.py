@@ -16,6 +16,7 @@ from memos.errors import InputError
 from memos.interface.doors.api.values import SCOPE, Json, Who
 
 _GROUPS: dict[str, Callable[[Iterator[bool]], bool]] = {"AND": all, "OR": any, "NOT": lambda held: not any(held)}
+_Scope = dict[str, str | None]  # as `Who`
 _DEEPEST = 20  # groups within each other
 
 
@@ -82,7 +83,7 @@ class FilterGroup:
 
 def read(filters: Mapping[str, Json] | None, who: Who) -> tuple[Who, FilterGroup]:
     """(whose memories, what else they must be). who: what the call says of whose. Raises InputError."""
-    scope = cast(dict[str, str | None], dict(who))
+    scope = cast(_Scope, dict(who))
     wanted = FilterGroup("AND", tuple(_conditions(filters or {}, "filters", scope, _DEEPEST)))
     return cast(Who, scope), wanted
 
@@ -97,9 +98,7 @@ def fits(memory: Mapping[str, Json], condition: Compared | FilterGroup) -> bool:
             return _OPERATORS[named][1](there, given)
 
 
-def _conditions(
-    given: Json, where: str, scope: dict[str, str | None] | None, deep: int
-) -> Iterator[Compared | FilterGroup]:
+def _conditions(given: Json, where: str, scope: _Scope | None, deep: int) -> Iterator[Compared | FilterGroup]:
     """scope: takes in whose memories are meant; None where they are meant by one condition of several."""
     if not isinstance(given, Mapping):
         raise InputError(f"{where} is {given!r:.80}, and conditions are a mapping; give {{name: value}}")
@@ -119,7 +118,7 @@ def _conditions(
             yield from _tests(str(name), value, at)
 
 
-def _narrow(scope: dict[str, str | None] | None, name: str, value: Json, where: str) -> None:
+def _narrow(scope: _Scope | None, name: str, value: Json, where: str) -> None:
     if scope is None or not isinstance(value, str) or value in ("", "*"):
         raise InputError(
             f"{where}.{name} is {value!r:.80}, and whose memories are meant is one name, at the top or in AND; give "

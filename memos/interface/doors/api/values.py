@@ -7,7 +7,6 @@ from typing import Any
 from typing_extensions import NotRequired, TypedDict
 
 Json = Any  # a value as JSON has it; its shape is checked where it comes in
-Filters = dict[str, Json]
 Messages = str | list[dict[str, Json]] | dict[str, Json]
 SCOPE = ("user_id", "agent_id", "run_id")  # the names in `Who`
 DEFAULT_LIMIT = 100  # memories, or decisions, that a listing gives where no limit is named

@@ -188,9 +188,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], folded: Collect
 
     drawn = Table(box=None)
     for name in columns:
-        drawn.add_column(
-            name, no_wrap=name not in folded, overflow="fold", min_width=12 if name == columns[-1] else None
-        )
+        least = 12 if name == columns[-1] else None
+        drawn.add_column(name, no_wrap=name not in folded, overflow="fold", min_width=least)
     for row in rows:
         drawn.add_row(*row)
     return drawn
