@@ -340,7 +340,8 @@ class MessageReading:
     people: Callable[[str], list[str]]  # that a text names, in order
     things: Callable[[str], list[str]]
     asked: Callable[[str, str], list[Fact]]  # (question, speaker) -> the facts, without their objects, that it asks for
-    replies: dict[str, str]  # what memos says, by what it says in English
+    replies: tuple[dict[str, str], ...]  # what memos says, by what it says in English, in each way to write it
+    spelling: Callable[[str], int]  # which of them is that of a text
     other_words: Callable[[str], list[str]]  # for the same as those of a question
 
 
@@ -383,7 +384,8 @@ def messages_in(text: str) -> MessageReading | None:
 def say_in_language_of(*messages: str) -> Say:
     """Says it in the language of the first message with letters, as far as that is installed."""
     spoken = language_of(next((text for text in messages if _LETTER.search(text)), ""), many=1)
-    replies = spoken.messages.replies if spoken and spoken.messages else {}
+    reading = spoken and spoken.messages
+    replies = reading.replies[reading.spelling(" ".join(messages))] if reading else {}
     mine = f"{USER}: "
 
     def say(english: str, /, **values: object) -> str:
@@ -396,8 +398,9 @@ def say_in_language_of(*messages: str) -> Say:
 @cache
 def reply_openings(english: str) -> tuple[str, ...]:
     """How a reply begins in each language, up to its first gap."""
-    replies = [english, *(one.messages.replies.get(english, english) for one in _installed().values() if one.messages)]
-    return tuple(reply.partition("{")[0] for reply in replies)
+    readings = [language.messages for language in _installed().values() if language.messages]
+    replies = [said.get(english, english) for reading in readings for said in reading.replies]
+    return tuple(reply.partition("{")[0] for reply in (english, *replies))
 
 
 @cache

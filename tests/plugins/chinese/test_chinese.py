@@ -153,7 +153,7 @@ def test_without_the_plug_in_a_message_is_read_as_an_english_one(monkeypatch: py
 
 def test_what_memos_says_is_there_in_chinese_with_the_same_gaps() -> None:
     assert CHINESE.messages
-    replies, said = CHINESE.messages.replies, list[str]()
+    (replies, traditional), said = CHINESE.messages.replies, list[str]()
     for path in Path("memos/kernel").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("say", ".tell")):
@@ -161,7 +161,8 @@ def test_what_memos_says_is_there_in_chinese_with_the_same_gaps() -> None:
     sentences = [text for text in said if isinstance(text, str) and text[0].isupper()]
     assert len(sentences) > 15
     assert [text for text in sentences if text not in replies] == []
-    for english, chinese in replies.items():
+    assert set(traditional) == set(replies) and "什麼" in traditional[next(e for e, z in replies.items() if "什么" in z)]
+    for english, chinese in (*replies.items(), *traditional.items()):
         gaps, filled = ({gap for _, gap, _, _ in Formatter().parse(text) if gap} for text in (english, chinese))
         assert gaps == filled, english
 
@@ -178,6 +179,8 @@ def test_a_chat_is_answered_in_the_language_of_the_message(tmp_path: Path, ada: 
     forgotten, undone, answered = said("忘掉我住在哪里", "撤销", "1")
     assert forgotten.startswith("已删除：") and undone.startswith("已撤销，")
     assert answered.startswith("可以告诉我")  # a number has no language of its own
+    noted, asked = said("我對花生過敏", "我住哪")  # characters of the message before it, where its own tell nothing
+    assert noted == "記下了：我對花生過敏。" and asked.startswith("你說過：“我住在杭州。”\n（我只會引用")
 
 
 def test_a_question_is_looked_up_with_the_words_that_others_use() -> None:
