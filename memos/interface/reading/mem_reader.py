@@ -282,7 +282,7 @@ class MemReader:
     def forget(self, words: str, speaker: str = USER) -> Forget:
         """To delete what words describe. Raises InputError."""
         _require_words(words)
-        words = wordings.ASIDE.sub("", words, count=1)
+        words = wordings.RUN_ON.sub("", wordings.ASIDE.sub("", words, count=1))
         if everything := wordings.EVERYTHING.fullmatch(words.rstrip(" .!。！")):
             name = everything["name"] or everything["zh"] or everything["zh2"] or "me"
             if not (wordings.PERSON.fullmatch(name) or wordings.POINTS.fullmatch(name)):  # whom they mean is not known

@@ -242,6 +242,8 @@ def is_told(text: str, asked: Asked, states: bool, has_fact: bool, day: date) ->
         return (states or is_chinese or times.find(text, day) is not None) and not (
             points or wordings.CORRECTS.match(text) or wordings.WRONG_ZH.search(text)
         )
+    if wordings.EXCLAIMS_ZH.fullmatch(text):
+        return states
     return states or (is_chinese and times.find(text, day) is not None)  # "周五要交季度report"
 
 

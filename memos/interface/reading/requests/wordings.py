@@ -154,6 +154,8 @@ FORGETS = pattern(  # an order by its form alone, of so few words that they are 
 ASIDE = pattern(  # beside what a description is about
     rf"(?i)^(?:(?:all |any of )?(?:the|that|those|my|this|any) (?:last |latest )?(?:thing|bit|stuff|part|fact|note|one|message|news|info(?:rmation)?|memory|memories)s? (?:about|on|with|of|where)|(?:the (?:thing|bit|part) )?(?:what(?:ever)?|that) {_SAID}(?: (?:you|u))?(?: about| of| on)?|(?:what(?:ever)?) (?:you|u) (?:have|know|remember)(?: (?:on|about|of))?|that i(?: ever)? (?:said|told (?:you|u)) (?:that )?|about) |(?<=.)的(?:那件)?(?:事情?|事儿)[吧了。]*$"
 )
+RUN_ON = pattern(r"(?i)(?<=\w\w\w) (?:stuff|things?|info|bit)(?: (?:i|we|he|she|they|it)\b.*)?$")  # "the gym stuff i quit it"
+EXCLAIMS_ZH = pattern(r"今[天晚早儿][^，,。\d]{1,10}(?:[啊呀呐呜唉]|哈哈)[啊呀呜哈~！!。]*")  # of a day that is like that
 GOES_ON_ZH = pattern(r"涨|换|改|那|原来|之前")  # opens a question about before that names nothing
 ORIGIN = pattern(  # where a memory comes from
     r"(?i)\b(?:why|how (?:do|did|can|would|come|on earth)|makes? (?:you|u)|where(?:['’]?d| do| did| does| is| was)|who (?:told|said|gave)|source|based|c[ao]me from|got (?:that|this|it)|reason|basis|evidence|proof|explain|know that|sure)\b|为[什何啥]|凭|依据|根据|来源|[哪那][里儿]?来|[从打]哪|听来|怎么(?:会|知|晓|得)|谁(?:说|告|讲|跟)|出处|缘由|原因|确定"

@@ -196,6 +196,7 @@ FORMS: tuple[tuple[re.Pattern[str], Resolve], ...] = (
     (_en(rf"{_BY}(?:the )?{_TH} (?:of )?{_MONTH}(?: (?P<rel>last|this|next) year)?"), _dated),
     (_en(rf"{_BY}(?:the )?{_NTH} of {_MONTH}"), _dated),
     (_en(rf"{_BY}(?:the )?{_NTH} of (?:(?P<which>this|next|last) |the )month"), _of_month),
+    (_en(r"(?P<which>this|next|last) month,? (?:on )?the (?P<d>\d{1,2})(?:st|nd|rd|th)"), _of_month),
     (_en(rf"{_BY}{_DAY},? (?:the )?(?P<d>\d{{1,2}})(?:st|nd|rd|th)(?! (?:of )?{_MONTH})"), _of_month),
     (_en(rf"(?:in )?(?:{_WHICH} )?{_MONTH}(?: of)? {_Y}"), _in_month),
     (_en(rf"{_WHICH} {_MONTH}"), _in_month),
