@@ -21,7 +21,7 @@ MOST_QUOTED, MAX_CHARS = 3, 400
 UNKNOWN = "unknown"  # what the packaged model says by itself where it has no answer
 _STUTTER = re.compile(r"(?:^| )(\S+(?: \S+){0,3})(?: \1){2,}(?: \S+)?$")  # the last word may have been cut
 NOT_REMEMBERED = "Nothing that is remembered answers that."
-NEAREST = f"{NOT_REMEMBERED} The nearest to it:"
+NEAREST = "Nothing that is remembered clearly answers that. The nearest to it:"
 SMALL_TALK = "Tell me something to remember, or ask about what you have told me."
 _NOTED, _MINE = "Noted: {text}", f"{USER}: "
 WAY_OUT = (
@@ -87,7 +87,7 @@ def quoted(say: Say, question: str, cubes: Sequence[MemCube], way_out: str, is_s
 
 def joined(replies: Sequence[str]) -> str:
     """The replies to several questions as one; that nothing answers is said where that is so of all."""
-    nothing = reply_openings(NOT_REMEMBERED)
+    nothing = (*reply_openings(NOT_REMEMBERED), *reply_openings(NEAREST))
     first, *others = sorted(dict.fromkeys(replies), key=lambda reply: reply.startswith(nothing))
     return "\n".join([first, *(line for one in others for line in _parted(one)[one.startswith(nothing) :])])
 

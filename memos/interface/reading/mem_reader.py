@@ -35,7 +35,7 @@ from memos.interface.reading.phrasebook import (
     require_text,
     sentences,
 )
-from memos.interface.reading.requests import arguments, intents, references, wordings
+from memos.interface.reading.requests import arguments, corrections, intents, references, wordings
 from memos.interface.reading.requests.arguments import MessageTagger
 from memos.interface.reading.requests.intents import SentenceIntent
 from memos.interface.reading.statements import tagged
@@ -52,7 +52,7 @@ _SAME_SUBJECT = pattern(r"(?:It|He|She|They|This|That|These|Those|Its|His|Her|Th
 _CHANGED = pattern(  # a thing, with no verb in it, and what it is to be
     rf"((?:(?:my|our|his|her|their|the) |(?-i:{NAME})['’]s )"
     r"(?:(?!(?:\w+ed|\w+ing|is|are|was|were|has|had|have|goes|went|came|comes|got|flew|drove|belongs|used|said|gave|took|sent"
-    r"|runs|leads|returns)\b)[\w'’-]+ ?){1,6}?) to (.+)",
+    r"|runs|leads|returns)\b)[\w'’-]+ ?){1,6}?) to ((?:(?!\b(?:is|are|was|were)\b).)+)",
     re.IGNORECASE,
 )
 
@@ -150,7 +150,7 @@ class MemReader:
         """What a message asks for, in its words. turns: what was said before it. today: its day, against which times
         resolve; by default this one. Raises InputError; TypeError without a tagger."""
         _require_words(text)
-        text = text.strip()
+        text = wordings.IF_TOLD.sub("", text.strip())
         if (plain := intents.spelled_out(text)) == text:
             return self._read_request(text, turns, today or _today())
         asked = self._read_request(plain, turns, today or _today())
@@ -182,12 +182,11 @@ class MemReader:
         if intent is SentenceIntent.FORGET and not more and first.doubted == "correct":
             return (Asked(intent="forget", what=words),)  # "Forget that ..." says which of the two
         is_order = first.intent == "forget" and first.what in text
-        if not (more or is_order) and (order := wordings.FORGETS.fullmatch(text)):
-            unsure = first if first.doubted == "forget" else Asked(intent="forget")
-            return (unsure.model_copy(update={"what": next(filter(None, order.groups()))}),)
-        names = behind and re.search(r"(?i)\b(?:my|our|the)\b", opens)
-        if names and not is_order and (order := wordings.FORGETS.fullmatch(opens)):
-            [first, *more] = found = [Asked(intent="forget", what=next(filter(None, order.groups())))]
+        if not more and (order := intents.to_forget(text, first, lambda told: bool(self._stated(told, day)))):
+            return order
+        names = behind and not is_order and re.search(r"(?i)\b(?:my|our|the)\b", opens)
+        if names and (named := wordings.FORGETS.fullmatch(opens)):
+            [first, *more] = found = [Asked(intent="forget", what=next(filter(None, named.groups())))]
         tells = first.intent != "recall" or language(text) == "zh"
         stated = self._stated(text, day) if tells else []
         states, has_fact = bool(stated or self.facts(text)), any(one.facts for one in stated)
@@ -197,15 +196,19 @@ class MemReader:
             told = references.resolved(text, references.known(turns), is_told=True)
             return (Asked(intent="remember", what=told, when=intents.day_of(days, "", text)),)
         for_model = first.intent in ("remember", "correct") and wordings.ASKS_MODEL.match(text)
-        of_life = first.intent in ("talk", "remember", "correct") and intents.asks_of_life(text)
+        of_life = first.intent in ("talk", "remember", "correct", "ask_back") and intents.asks_of_life(text)
         if not more and (for_model or of_life):
             return (Asked(intent="recall", what=text),)
         if not more and first.intent == "recall" and wordings.REMINDS.match(text):
             return (Asked(intent="remember", what=text, when=first.when),)
+        if any(one.ask == "why" for one in found) and not wordings.ORIGIN.search(text):  # "原来说的是几月?"
+            return (Asked(intent="recall", what=text),)
         meant = [one for one in found if one.intent != "forget" or wordings.GETS_RID.search(text)]
         rest = intents.told_behind(text, meant[0].what) if [one.intent for one in meant] == ["forget"] else ""
         if rest and (self._stated(rest, day) or self.facts(rest)):
             meant.append(Asked(intent="remember", what=rest))
+        if any(one.intent == "forget" for one in meant):
+            meant = [one for one in meant if one.intent != "remember" or not wordings.STAYS.search(one.what)]
         if not more and first.intent in ("remember", "correct"):
             whole = intents.whole(first, text, self.facts)
             meant = [whole.model_copy(update={"when": intents.day_of(days, whole.when, text)})]
@@ -236,12 +239,13 @@ class MemReader:
             reads = "correct" in (asked.intent, asked.doubted) and wordings.CORRECTS.match(text)
             return [fact for one in (self._stated(line, today) if reads else ()) for fact in one.facts]
 
-        what, of = references.right_in_place(text, turns, asked.intent in ("ask_back", "talk"), facts, today)
+        what, of = corrections.right_in_place(text, turns, asked.intent in ("ask_back", "talk"), facts, today)
         if not what:
             return None
-        found = times.find(what, today)
-        when = intents.day_of([one.when for one in self._stated(what, today)], found.when if found else "", what)
-        when = when or references.dated(of, turns)
+        was, now = (found.when if (found := times.find(one, today)) else "" for one in (of, what))
+        is_same = of and was == now  # the day behind what was told stays
+        when = "" if is_same else intents.day_of([one.when for one in self._stated(what, today)], now, what)
+        when = when or corrections.dated(of, turns)
         return Asked(intent="correct" if of else "remember", what=what, to=of, when=when)
 
     def _stated(self, text: str, day: date) -> list[TaggedStatement]:
@@ -435,7 +439,6 @@ def _statement(words: str, place: _Origin, corrects: bool = False) -> Add | Corr
 def _line(words: str, speaker: str, facts: tuple[Fact, ...], said: datetime | None = None) -> str:
     """The text as it is kept: "Mira, 8 May 2023: I moved yesterday."; or "Mira: I live in Lisbon.", where nothing but
     facts is stated, which hold until they are replaced.
-
     A statement about others alone stands without its speaker, whom the header names: "Mira: Nadia lives in Oslo."
     reads to a small model as if Mira did.
     """

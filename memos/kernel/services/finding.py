@@ -10,7 +10,7 @@ from memos.cube import ANSWERING, EPISODE, SUMMARY, USER, Fact, Form, MemCube, S
 from memos.errors import InputError
 from memos.infrastructure.host.threads import numpy_multiplies_alone
 from memos.interface.reading.phrasebook import language
-from memos.interface.reading.requests import wordings
+from memos.interface.reading.requests import references, wordings
 from memos.interface.reading.times import times
 from memos.kernel.access import REPLAY, Limits, Service, Staged, unique
 from memos.operation.finding.catalog import Catalog
@@ -20,7 +20,7 @@ from memos.operation.policies.policy import terms
 from memos.ops import Forget, Recall, Search
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import date, datetime
 
     from memos.infrastructure.vault.audit.records import Decision
@@ -36,8 +36,10 @@ MAX_IN_BUDGET = 64  # memories that are looked at to fill a number of tokens
 BY_LENGTH = 0.2  # power of its tokens that a memory's score is divided by there: twice as long, 15 % higher
 NEAR = 0.4  # mean cosine of the question's tokens with those of a memory that speaks of what is asked: of LoCoMo's
 # questions .92 of the evidence lies above, and .11 of the nearest of somebody else's conversations (docs/benchmarks.md)
+CLEAR = 0.6  # the same of one that speaks of it although it has but a name of the question's words
 SHARED = 0.04  # of its words, those that such a memory has too, where the encoder does not know the language
 SHORT = 100  # characters of a message that may change an earlier one
+_OPENING = 20  # characters, in which a message speaks of what was said before it
 UNSURE = 2  # memories that are quoted where none speaks of what is asked
 MAX_NEAR = 3  # memories that a description which fits none is compared with
 
@@ -196,7 +198,7 @@ class Finding(Service):
         spoken += [c for c, _ in admission.found if c.id not in near and any(_may_change(one, c) for one in spoken)]
         if on:
             spoken.sort(key=lambda cube: not is_on(cube, *on))
-        is_sure = bool(spoken)
+        is_sure = bool(spoken) and not _only_named(op.question, [one for one in admission.found if one[0].id in near])
         nearest = [cube for cube, why in admission.found if signal == "tokens" or why.get(signal)][:UNSURE]
         spoken = spoken[: 2 * most if op.wants.overview else most] or nearest
         if op.wants.overview or (held and not past):  # how things went
@@ -211,7 +213,7 @@ class Finding(Service):
         said = {cube.id: self._vault.guard.as_shown(cube) for cube in others if cube.state in ANSWERING}
         spoken = [one if (one := said.get(of.get(c.id, ""))) and _has_more(one, c) else c for c in spoken]
         both = (one for cube in spoken for one in (cube, said.get(replies.get(cube.id, ""))) if one)
-        return tuple({one.id: one for one in both}.values()), is_sure
+        return tuple({(one.header.speaker, bare(said_words(one))): one for one in both}.values()), is_sure
 
     def _with_next(self, caller: Caller, cubes: Sequence[MemCube]) -> list[MemCube]:
         """The same, each with what was told right after and speaks of it by "it" or "she", or in front of it what says
@@ -284,8 +286,9 @@ class Finding(Service):
             return fits, []
         shared = {cube.id: len(words.intersection(terms(said_words(cube)))) for cube in texts}
         literal = all(words.issuperset(terms(wanted.relation)) for wanted in facts)  # the words are those of its name
-        if words and literal and (all_words := [cube for cube in texts if shared[cube.id] == len(words)]):
-            return _least(all_words, lambda text: words <= {*terms(text)}), []
+        says_all = _says_all(op.query, words)
+        if words and literal and (all_words := [cube for cube in texts if says_all(said_words(cube))]):
+            return _least(all_words, says_all), []
         # what is meant does not depend on how answers are found
         near, narrowed = self.find(caller, Search(query=op.query), MAX_NEAR, policy="memos")
         self._governance.record([narrowed])
@@ -313,6 +316,14 @@ class Finding(Service):
         if not cube.sources or is_said or cube.header.kind == SUMMARY:
             return [cube]
         return unique(root for source in self._vault.at(s.id for s in cube.sources) for root in self.roots(source))
+
+
+def _only_named(question: str, found: Sequence[tuple[MemCube, Mapping[str, float]]]) -> bool:
+    """True where memories share a name with an English question, and no other word, and are not near it otherwise."""
+    names = {*terms(" ".join(references.names_in(question)))} if language(question) == "en" else set()
+    rest = {*terms(question, query=True)} - names
+    near = [cube for cube, why in found if why.get("tokens", 1.0) >= CLEAR or why.get("states")]
+    return bool(names and rest) and not near and all(rest.isdisjoint(terms(said_words(cube))) for cube, _ in found)
 
 
 def bare(words: str) -> str:
@@ -361,8 +372,10 @@ def _latest_first(cubes: Sequence[MemCube], asked: set[str]) -> list[MemCube]:
 def _goes_on(words: str) -> bool:
     """True of a short message that says little alone: it speaks of what was said before it, or only of a change."""
     changes = _CHANGES.search if language(words) == "en" else _CHANGES.match  # "price went up to 74", 改吃缬沙坦了
-    is_change = changes(words) and not wordings.FIRST.search(words)
-    return len(words) <= SHORT and bool(wordings.REFERS.search(words) or is_change)
+    is_short = len(words) < 2 * _OPENING or language(words) != "en"
+    is_change = is_short and changes(words) and not wordings.FIRST.search(words)
+    refers = wordings.REFERS.search(words)  # at its beginning: "the swimming changed, now it is at 5" is clear alone
+    return len(words) <= SHORT and bool((refers and refers.start() < _OPENING) or is_change)
 
 
 def _has_more(turn: MemCube, part: MemCube) -> bool:
@@ -370,6 +383,14 @@ def _has_more(turn: MemCube, part: MemCube) -> bool:
     words, of_part = said_words(turn), said_words(part)
     ends = words.endswith(("!", "！")) and not of_part.endswith(("!", "！"))  # as a password may
     return len(words) <= SHORT and (ends or bare(words) != bare(of_part))
+
+
+def _says_all(query: str, words: frozenset[str]) -> Callable[[str], bool]:
+    """Tells of a text whether it has all words of a description; of a Chinese one, which has no spaces to tell where
+    words end, one of them and the characters of all."""
+    if language(query) != "zh":
+        return lambda text: words <= {*terms(text)}
+    return lambda text: not words.isdisjoint(terms(text)) and {*"".join(words)} - {*"我的"} <= {*text}
 
 
 def _names(text: str, name: str) -> bool:

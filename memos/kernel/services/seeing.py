@@ -225,7 +225,11 @@ class Seeing(Service):
     def _history(self, caller: Caller, what: str, say: Say) -> str:
         found = self._finding.described(caller, self._reader.forget(what))[0] if what else []
         if len(found) == 1:
-            return "\n".join(str(event) for event in self._keeping.history(caller, found[0].id))
+            events = self._keeping.history(caller, found[0].id)
+            told = (
+                (one["at"][:16], one.get("payload", {}).get("text") or one.get("state", one["event"])) for one in events
+            )
+            return "\n".join(f"{at.replace('T', ' ')}: {what}" for at, what in told)
         which = " | ".join(f"{c.id} {c.text}" for c in found) or say("none fits")
         return say("Say more closely which memory: {which}", which=which)
 

@@ -161,7 +161,9 @@ def test_what_memos_says_is_there_in_chinese_with_the_same_gaps() -> None:
     sentences = [text for text in said if isinstance(text, str) and text[0].isupper()]
     assert len(sentences) > 15
     assert [text for text in sentences if text not in replies] == []
-    assert set(traditional) == set(replies) and "什麼" in traditional[next(e for e, z in replies.items() if "什么" in z)]
+    assert (
+        set(traditional) == set(replies) and "什麼" in traditional[next(e for e, z in replies.items() if "什么" in z)]
+    )
     for english, chinese in (*replies.items(), *traditional.items()):
         gaps, filled = ({gap for _, gap, _, _ in Formatter().parse(text) if gap} for text in (english, chinese))
         assert gaps == filled, english
@@ -185,7 +187,7 @@ def test_a_chat_is_answered_in_the_language_of_the_message(tmp_path: Path, ada: 
 
 def test_a_question_is_looked_up_with_the_words_that_others_use() -> None:
     assert CHINESE.messages
-    assert CHINESE.messages.other_words("我现在房租多少") == ["月租", "租金", "涨租"]
+    assert CHINESE.messages.other_words("我现在房租多少") == ["月租", "租金", "涨租", "住的地方"]
     assert "醫生" in CHINESE.messages.other_words("大夫說什麼")  # in its characters
     assert CHINESE.messages.other_words("你好") == []
 

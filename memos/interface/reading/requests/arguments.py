@@ -99,8 +99,8 @@ class _RequestPart:
         for mark in sorted((slot for slot in self.slots if slot.label in DAYS), key=lambda slot: slot.begin):
             words = _cut(self.text, mark)
             of_that = times.is_day_of_month(words)  # "in August, flying on the 9th"
-            label = "ahead" if self.text[: mark.begin].endswith(("到", "至")) else mark.label  # "改到周三了"
-            days.append(_when(words, label, near if of_that else self.today))
+            is_ahead = self.text[: mark.begin].endswith(("到", "至", "成", "为"))  # "改到周三了"
+            days.append(_when(words, "ahead" if is_ahead else mark.label, near if of_that else self.today))
             near = date.fromisoformat(days[-1].split("/")[0]) if days[-1] else near
         return days
 

@@ -247,19 +247,34 @@ def is_told(text: str, asked: Asked, states: bool, has_fact: bool, day: date) ->
     return states or (is_chinese and times.find(text, day) is not None)  # "周五要交季度report"
 
 
+def to_forget(text: str, asked: Asked, states: Callable[[str], bool]) -> tuple[Asked, ...]:
+    """What is told to be forgotten in words of its own, by the form of a message, where the tagger has none of them, or
+    not what the message tells before that. states: true of words that state something."""
+    own = wordings.FORGETS_OWN.fullmatch(text) if asked.intent == "forget" else None
+    if own and own["told"] and states(own["told"]):
+        return Asked(intent="remember", what=own["told"]), Asked(intent="forget", what=own["what"])
+    if asked.intent == "forget" and asked.what in text:
+        return ()
+    if order := wordings.FORGETS.fullmatch(text):
+        unsure = asked if asked.doubted == "forget" else Asked(intent="forget")
+        return (unsure.model_copy(update={"what": next(filter(None, order.groups()))}),)
+    return (Asked(intent="forget", what=own["what"]),) if own else ()
+
+
 def follow_up(text: str, asked: Asked, turns: Sequence[Mapping[str, object]]) -> Asked | None:
     """A question about what held before that goes on from the last one, or is taken for talk, or for one about what a
     memory was made of; and any that is taken for one about where one comes from, without a word of that."""
     opens, held = wordings.ASKS_ITSELF.match(text) or is_asked(text), _PAST.search(text)
     goes_on, refers = wordings.GOES_ON_ZH.match(text), wordings.REFERS.search(text)
-    of_memory = asked.intent == "talk" or asked.ask == "why" or (asked.ask == "history" and not asked.what)
+    of_memory = asked.intent == "talk" or asked.ask == "why" or (asked.ask == "history" and asked.what in text)
     of_memory = of_memory or (asked.intent == "recall" and bool(goes_on or refers))
     is_other = asked.ask == "why" and not wordings.ORIGIN.search(text)
     if not (opens and (is_other or (of_memory and held))):
         return None
     if asked.intent == "recall" and not (goes_on or wordings.REFERS.search(asked.what)):  # whom it means is known
         return asked.model_copy(update={"last": "said"})
-    said = asked_last(turns) if held and (goes_on or refers) else ""
+    named = asked.ask == "history" and asked.what
+    said = asked_last(turns) if held and (goes_on or refers) and not named else ""
     return Asked(intent="recall", what=f"{said}, {text}".strip(" ,"), last="said" if said else "")
 
 
@@ -277,7 +292,9 @@ def told_behind(text: str, what: str) -> str:
 
 
 def asks_of_life(text: str) -> bool:
-    """True of a question in Chinese about somebody's life, and not of who is talked to."""
+    """True of a question about somebody's life, and not of who is talked to: one in Chinese, or of what "I" do."""
+    if wordings.ASKS_OWN.match(text):
+        return True
     return bool(wordings.ASKS_OF_LIFE.search(text)) and is_asked(text) and not wordings.ORDER_ZH.match(text)
 
 

@@ -8,15 +8,12 @@ Knows English; other languages are plug-ins. Knows no intents.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 from functools import cache
 
-from memos.cube import Fact
 from memos.interface.reading.phrasebook import language, messages_in, read_book, sentences
 from memos.interface.reading.requests import wordings
-from memos.interface.reading.times import times
 from memos.lazy import pattern
 
 _NAME = pattern(
@@ -47,14 +44,6 @@ _NO_NOUN = r"again|too|now|any|please|either|to|and|or|but|for|at|with|from|on|a
 _NOUN_ALONE = pattern(rf" (?!(?:{_NO_NOUN})\b|\w+(?:s|ed|ing|t)\b)[a-z]+\s*(?:$|[.!?,;])")
 MAX_NOUN = 6  # words
 _FEMALE, _MANY = ("she", "her", "hers", "herself", "她"), ("they", "them", "their", "theirs")
-_ON_TIME = pattern(r"(?:(?:on|at|in|by) )?(?P<time>.+)", re.IGNORECASE | re.DOTALL)
-_QUOTE = pattern(r"“([^”]+)”")
-_OF_TIME = pattern(r"(?P<week>下+个?(?=周|星期|礼拜)|next (?=[a-z]+day))|下+个?月(?=\d)|\d+月(?=\d)", re.IGNORECASE)
-_WEEK, _MONTH_DAY = pattern(r"周|星期|礼拜|[a-z]+day", re.IGNORECASE), pattern(r"\d+[号日]")
-_NUMBER = pattern(
-    r"[零一二两三四五六七八九十百千万]{2,}|(?:half |quarter (?:past|to) )?[£$€¥]?\d(?:[\d.,:/-]*\d)?(?: ?(?:o['’]?clock|[ap]m|k|kg|km|cm|%|块|元|点|岁|号|楼|层|室|斤)(?![a-z]))?",
-    re.IGNORECASE,
-)
 _TITLED = pattern(r"\b(mr|mister|mrs|ms|miss)\b\.? (?:[a-z]+ )?$")
 _OWN_NAME = pattern(  # before who speaks
     r"(?:\bi['’]?m|\bi am|\bmy name(?:['’]?s| is)|\bcall me|[我俺](?:是|叫|名叫|的名字[是叫])) ?", re.IGNORECASE
@@ -282,116 +271,10 @@ def who(text: str) -> str:
     return "user" if first and first.start() <= position else name
 
 
-def put_right(text: str) -> tuple[str, str]:
-    """(the words that a message says are wrong, if it names them; what is right in their place); "" for both where it
-    says nothing of the kind."""
-    found = wordings.PUTS_RIGHT.fullmatch(text)
-    groups = {name.strip("z23"): words for name, words in found.groupdict().items() if words} if found else {}
-    return groups.pop("old", "").rstrip("."), next(iter(groups.values()), "")
-
-
-def told_last(turns: Sequence[Mapping[str, object]]) -> str:
-    """What the user has told or memos has quoted just before, a line for each memory; "" where neither is so."""
-    said = [(str(turn.get("content", "")), turn.get("role") == "assistant") for turn in reversed(turns[-2:])]
-    each = ("\n".join(reversed(_QUOTE.findall(text))) if by_model else text for text, by_model in said)
-    told = next(filter(None, each), "")  # the first quote is the last line
-    return "\n".join(times.WRITTEN.sub("", line).rstrip(" .。") for line in told.splitlines())
-
-
-def right_in_place(
-    text: str,
-    turns: Sequence[Mapping[str, object]],
-    is_unclear: bool,
-    facts: Callable[[str], Sequence[Fact]],
-    today: date,
-) -> tuple[str, str]:
-    """(what was told as a correction puts it right, what was told); the words of a correction that stands by itself, and
-    "", where nothing like it was told; "" twice for any other message. is_unclear: what it corrects is not known else.
-    facts: reads them in what was told."""
-    (wrong, right), corrects = put_right(text), wordings.CORRECTS.match(text)
-    if not (right or corrects):
-        return "", ""
-    lines = reversed(told_last(turns).splitlines())
-    found = [
-        (corrected(line, wrong, right, facts(line), today) if right else again(line, text), line) for line in lines
-    ]
-    if found := [(what, line) for what, line in found if what]:  # for 11月20号 11月12号, before another time
-        return next(((what, line) for what, line in found if _shape(what) == _shape(line)), found[0])
-    anew = wordings.PUTS_ANEW.fullmatch(text)
-    of, new = (anew["of"] or anew["zof"], anew["new"] or anew["znew"]) if anew else ("", "")
-    line = told_of(turns, wrong or of) if wrong or of else ""
-    for words in filter(None, (right, new, *(number[0] for number in _NUMBER.finditer(new)))) if line else ():
-        if what := corrected(line, wrong, words, (), today):
-            return what, line
-    return (anew["said"] or anew["zsaid"] if anew and is_unclear and corrects else ""), ""
-
-
 def asked_last(turns: Sequence[Mapping[str, object]]) -> str:
     """The last message of the user, in one line and without how it ends."""
     said = (str(turn.get("content", "")) for turn in reversed(turns) if turn.get("role") != "assistant")
     return " ".join(next(said, "").split()).rstrip(" .?!。？！")
-
-
-def dated(told: str, turns: Sequence[Mapping[str, object]]) -> str:
-    """The days that stand behind what was told, as it was kept."""
-    said = "\n".join(str(turn.get("content", "")) for turn in turns)
-    return found[1] if told and (found := re.search(rf"{re.escape(told)}\W*\(([\d/-]+)\)", said)) else ""
-
-
-def told_of(turns: Sequence[Mapping[str, object]], words: str) -> str:
-    """The latest line that the user has told with these words in it; "" where there is none."""
-    told = (str(turn.get("content", "")) for turn in reversed(turns) if turn.get("role") != "assistant")
-    lines = (times.WRITTEN.sub("", line).rstrip(" .。") for text in told for line in reversed(text.splitlines()))
-    asked = words.casefold()
-    return next((one for one in lines if asked in times.simplified(one).casefold() and not one.endswith("?")), "")
-
-
-def corrected(told: str, wrong: str, right: str, facts: Sequence[Fact], today: date) -> str:
-    """What was told with `right` in the place of the words named as wrong, or of the one number or time in it that it
-    can stand for, or of what its one fact is about; "" where there is none, or several."""
-    old, new = times.find(told, today), times.find(right, today)
-    if wrong:
-        named = names_in(told) if wordings.PERSON.fullmatch(wrong) else [wrong]  # "not him, ingrid"
-        wrong = named[0] if len(named) == 1 else wrong
-        places = [found.span() for found in re.finditer(re.escape(wrong), told, re.IGNORECASE)]
-        places = [_widened(told, *place, right) for place in places]
-    elif new and new.span == (0, len(right)):
-        places = [found.span("time") for found in _ON_TIME.finditer(told, *old.span)] if old else []
-        kept = _OF_TIME.match(told[slice(*places[0])]) if places else None  # "下" of 下周三, for 周四
-        if kept and (_WEEK if kept["week"] else _MONTH_DAY).match(right):
-            right = kept[0] + right
-    elif _NUMBER.fullmatch(right):
-        places = [number.span() for number in _NUMBER.finditer(told)]
-        alike = [(begin, end) for begin, end in places if end - begin == len(right)]
-        places = alike if len(places) > 1 else places
-    elif titled := re.search(rf"(?i)\b\S+ {re.escape(right.split()[-1])}\b", told if " " in right else ""):
-        places = [titled.span()]  # mrs doyle, for ms doyle
-    else:
-        places = [found.span() for fact in facts for found in re.finditer(re.escape(fact.object), told)]
-    return told[: places[0][0]] + right + told[places[0][1] :] if len(places) == 1 else ""
-
-
-def _shape(words: str) -> str:
-    return re.sub(r"\d", "0", words)
-
-
-def _widened(told: str, begin: int, end: int, words: str) -> tuple[int, int]:
-    """A place with what words to be put there would say again at its ends: "下" of 下周三, for 下周四."""
-    sizes = range(len(words) - 1, 0, -1)
-    before = next((n for n in sizes if told[:begin].endswith(words[:n])), 0)
-    after = next((n for n in sizes if told[end:].startswith(words[-n:])), 0)
-    return begin - before, end + after
-
-
-def again(told: str, text: str) -> str:
-    """What was told as a correction says it again, with other words at its end: "no, it comes out on the fifth"."""
-    words = wordings.NOPE.sub("", text, count=1).rstrip(" .!").split()
-    for n in range(len(words) - 1, 1, -1):
-        before, same, after = told.partition(" ".join(words[:n]))
-        left = after.split()
-        if same and len(words) - n <= min(3, len(left)):
-            return " ".join(filter(None, [before + same, *words[n:], *left[len(words) - n :]]))
-    return ""
 
 
 def spoken_of(text: str) -> list[tuple[str, str]]:

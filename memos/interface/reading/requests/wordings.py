@@ -95,14 +95,14 @@ OF_MESSAGE = pattern(  # in a sentence that is about what is to be remembered, a
 CORRECTS = pattern(  # what was said just before
     r"(?i)(?:oh,? )?(?:no|nope|nah|wait|sorry|oops|actually|correction|wrong|not quite|i meant|i mean|that['’]?s|it['’]?s|make (?:it|that)|should be)\b|[啊哦诶哎欸嗯]*[，, ]*(?:不对|不是|错|[说写打记搞]错|应该|[更纠]正|我是说)|.*(?:改过来|改一下|改正|更新一下)"
 )
-_RIGHT = r"(?!(?:wrong|not|right|true|false|correct|fine|ok(?:ay)?|it|that|this|nothing|no|yes|i|i['’]m|you|we|they|he|she|sorry|him|her|in|on|at|under|behind|by|with|from|for|about|because|so|but|and|really|very|too|just|still|never|always|been|going|getting|all|my|his|their|our|your)\b)[^\s,.!?][^\s,!?]*(?: [\w'’]+){0,3}?"
-_NOPE = r"(?:(?:no|nope|nah|oh|wait|sorry|oops|actually|correction|wrong|hang on|i beg your pardon|(?:beg )?pardon(?: me)?|my mistake|my bad|apologies|excuse me|dear|love|mate|hun|honey|darling)\b[,.! ]*)*"
+_RIGHT = r"(?!(?:wrong|not|right|true|false|correct|fine|ok(?:ay)?|it|that|this|nothing|no|yes|i|i['’]m|you|we|they|he|she|sorry|him|her|in|on|at|under|behind|by|with|from|for|about|because|so|but|and|really|very|too|just|still|never|always|been|going|getting|all|my|his|their|our|your)\b)[^\s,.!?][^\s,!?]*(?: [\w'’]+){0,5}?"
+_NOPE = r"(?:(?:no|nope|nah|oh|wait|sorry|oops|actually|correction|wrong|hang on|i beg your pardon|(?:i(?:['’]ve)? )?(?:said|wrote|typed|told you|got|put)(?: (?:it|that))? wrong|that(?:['’]s| was) wrong|(?:beg )?pardon(?: me)?|my mistake|my bad|apologies|excuse me|dear|love|mate|hun|honey|darling)\b[,.! ]*)*"
 NOPE = pattern(_NOPE, re.IGNORECASE)
 PUTS_RIGHT = pattern(  # what was said just before, and with what
     rf"(?i)(?:scrap|scratch|forget|ignore) (?:(?:that|the|what i said|last|thing|bit|about) ){{0,5}}(?P<old3>[^\s,!?]+)[,.;] (?:it['’]?s|it is|it was|make it) (?P<new3>{_RIGHT})[.!]*|{_NOPE}not (?P<old>[^\s,!?]+(?: [^\s,!?]+)?)[,.;]? (?:but )?(?:it['’]?s |it is |that['’]?s )?(?P<new>{_RIGHT})(?:,? (?:sorry|i (?:was )?(?:confused|misspoke|mistaken|wrong|mixed (?:it|them) up|got (?:it|that) wrong)))?[.!]*|{_NOPE}(?:it['’]?s|it is|(?:the|my|our) (?:[\w'’]+ ){{1,3}}(?:is|are|was)(?: on| at| called| named)?) (?P<new2>{_RIGHT}),? not (?P<old2>[^\s,!?]+)[.!]*"
-    rf"|{_NOPE}(?:(?<=[,.! ])(?:it['’]?s|that['’]?s|it is|is|was)(?: at| on)?|(?<=[,.! ])(?:at|on)|i (?:meant|mean)|make (?:it|that)|(?:it )?should(?:['’]?ve| have)? be(?:en)?|(?<=[,.! ]))(?: actually)? ?(?P<right>{_RIGHT})(?:,? (?:sorry|actually))?[.!]*"
+    rf"|{_NOPE}(?:(?<=[,.! ])(?:it['’]?s|that['’]?s|it is|is|was)(?: at| on)?|(?<=[,.! ])(?:at|on)|i (?:meant|mean)|make (?:it|that)|(?:it )?should(?:['’]?ve| have)? be(?:en)?|(?<=[,.! ]))(?: actually)? ?(?P<right>{_RIGHT})(?:,? (?:sorry|actually)|(?:,| now)? (?:since|because|as|cos|cuz)\b[^.!?]*|, (?-i:[A-Z])\w+ (?:reckons|says|said|thinks|told)\b[^.!?]*)?[.!]*"
     rf"|(?:ok(?:ay)?,? |ugh,? )?(?:(?:it|that|this|she|he|they)(?:['’]?s| has| have| got)?(?: just| now)?(?: been)? )?(?:moved|changed|pushed(?: back)?|put back|brought forward|switched|rescheduled|postponed)(?: it| that)? to (?P<moved>{_RIGHT})(?: now)?[.!]*"
-    r"|(?:不对[，, ]*)?(?:不是|唔系|唔係)(?P<zold>[^\s，,他她它]{1,12}?)[，,。 ]*而?[是系係](?P<znew>[^\s，,我]{1,12}?)(?: ?(?:才对|先啱))?(?:[，, ]*我?(?:刚才)?(?:记|说|打|写|搞)错了?)?[。！]*|(?:[啊哦诶哎欸嗯]*[，, ]*(?:不对|错了|[说写打记搞]错了?)[，,。！ ]*)?[^\s，,是不]{0,8}是(?P<znew2>[^\s，,我]{1,12}?)[，, ]*不是(?P<zold2>[^\s，,]{1,12}?)[。！]*|(?:不对|不是|错了|(?:刚刚?|刚才)?[说写打记]错了?|[更纠]正)[，,。！ ]*(?:应该是|应该|应为|改成|是)? ?(?P<zright>[^\s，。！？]{1,16}?)(?: ?才对)?[。！]*|(?:[啊哦诶哎欸嗯] ?[，,]?)?(?:又|已经)?(?:改[到成为]|换[成到])(?P<zmoved>[^\s，。！？]{1,12}?)了?[。！]*"
+    r"|(?:不对[，, ]*)?(?:不是|唔系|唔係)(?P<zold>[^\s，,他她它]{1,12}?)[，,。 ]*而?[是系係](?P<znew>[^\s，,我]{1,12}?)(?: ?(?:才对|先啱))?(?:[，, ]*我?(?:刚才)?(?:记|说|打|写|搞)错了?)?[。！]*|(?:[啊哦诶哎欸嗯]*[，, ]*(?:不对|错了|[说写打记搞]错了?)[，,。！ ]*)?[^\s，,是不]{0,8}是(?P<znew2>[^\s，,我]{1,12}?)[，, ]*不是(?P<zold2>[^\s，,]{1,12}?)[。！]*|[啊哦诶哎欸嗯喔]?[，, ]*(?:不对|不是|错了|(?:刚刚?|刚才)?[说写打记]错了?|[更纠]正)[，,。！ ]*(?:应该是|应该|应为|改成|是)? ?(?P<zright>[^\s，,。！？]{1,16}?)(?: ?才对|[啦了啊哦喔])?(?:[，, ]*我?(?:刚刚?|刚才)?[说写打记搞弄]错了?)?[。！]*|(?:[啊哦诶哎欸嗯] ?[，,]?)?(?:又|已经)?(?:改[到成为]|换[成到])(?P<zmoved>[^\s，。！？]{1,12}?)了?[。！]*"
 )
 PUTS_ANEW = pattern(  # what somebody has told of, in other words: "correction: the rent is 650"
     rf"(?i)(?=\w){_NOPE}:? ?(?P<said>(?:the|my|our) (?P<of>(?:[\w'’]+ ){{0,2}}[\w'’]+) (?:is|are|was|costs?)(?: now| called| named| on| at)* (?P<new>(?:[^,;?]|,(?=\d))+?))(?:,? (?:sorry|i (?:wrote|typed|said|got|had) (?:it|that) wrong|my mistake))?[.!]*"
@@ -112,7 +112,7 @@ MAY = pattern(
     r"\b(?:can|could|will|would|may|might|should|must|going to|gonna|wants?|needs?|ha(?:s|ve) to)\b|['’]ll\b",
     re.IGNORECASE,
 )
-RECURS = pattern(r"每[个隔]?(?:周|星期|礼拜|月|两)")  # 每周二 is no one day
+RECURS = pattern(r"每[个隔]?(?:周|星期|礼拜|月|两)|公休")  # 每周二 is no one day
 WRONG_ZH = pattern(r"错|不对|不是")
 ASKS_ZH = pattern(  # for what is not told, or asks for it
     r"(?:请|麻烦|帮我?|给我?|你|再|能|可以|来|跟我|和我)*(?:介绍|说|讲|聊|谈|总结|列|查|找|看|搜|告诉|推荐|帮|给|读|念|翻译|写|算)|.*(?:[谁哪什啥几咩吗呢怎咋]|多少|记不记|记得)"
@@ -148,14 +148,25 @@ FORGETS_ALL = pattern(
 )  # nothing is left to ask back
 _NAMED = r"(?:(?:my|our|the) (?:[\w'’-]+ ){0,2}?)?(?!(?:me|us|you|it|that|this|those|these|them|they|him|his|her|their|he|she|everything|all|anything|some|to|how|about|up|out)\b)[\w'’-]+(?: (?-i:[A-Z])[\w'’-]+)?"
 FORGETS = pattern(  # an order by its form alone, of so few words that they are no more than a name
-    rf"(?i){_SAY}(?:forget(?: about)?|delete|erase|wipe|remove) (?P<what>{_NAMED}){_THANKS}|{_SAY}(?:forget|delete|erase|wipe|clear|remove) (?:what(?:ever)?) (?:you|u) (?:have|know|remember|saved|stored|kept)(?: (?:on|about|of))? (?P<known>{_NAMED}){_THANKS}|{_SAY}{_ERASE} (?:the|that|my) (?:last )?(?:bit|thing|stuff|part|note|info)s? (?:about|on|with) (?P<about>(?!(?:it|that|this|them|him|her)\b)[^,;.?!]{{2,60}}?){_THANKS}|{_SAY}(?:(?:never|don['’]?t|do not)(?: (?:you|ever))* (?:mention|bring up|talk about|speak of)|stop (?:mentioning|bringing up|talking about)) (?P<never>{_NAMED})(?: to me)?(?: (?:again|ever|any ?more))*{_THANKS}|{_SAY}(?:don['’]?t|do not|never) (?:keep|store|save|hang on to|hold on to|remember) (?P<unkept>my [\w'’-]+(?: [\w'’-]+){{0,2}}?|(?:the|that) (?:thing|bit|stuff|part) (?:about|on|with) [^,;.?!]{{2,60}}?){_THANKS}"
-    r"|(?:请|帮我|麻烦)?把(?P<zh_what>[^\s，。？]{2,14}?)(?:那条|这条|这个|那个)?(?:给我)?(?:删|清)(?:掉|除|了)+(?:好了|算了)?[吧。！]*(?:[，,][^？?]{1,20})?|(?:请|帮我)?(?:把)?(?:忘[掉记]?|删[掉除]?)(?:了)?(?:我(?:之前|以前)?(?:说|讲|提)过?的?|你(?:知道|记得)的|所有)?(?:关于|有关)(?P<zh_about>[\u4e00-\u9fff\w]{1,8}?)的?(?:事情?|话|东西|信息|内容|一切|记忆)?(?:都|全)?了?[吧。！]*|(?:以后)?(?:再也)?(?:别|不要|不许)再?(?:跟我|和我)?提起?(?P<zh_never>[\u4e00-\u9fff]{2,6}?)了?[吧。！]*"
+    rf"(?i){_SAY}(?:forget(?: about)?|delete|erase|wipe|remove) (?P<what>{_NAMED}){_THANKS}|{_SAY}(?:forget|delete|erase|wipe|clear|remove) (?:what(?:ever)?) (?:you|u) (?:have|know|remember|saved|stored|kept)(?: (?:on|about|of))? (?P<known>{_NAMED}){_THANKS}|{_SAY}{_ERASE} (?:(?:the|that|my) (?:last )?(?:bit|thing|stuff|part|note|info)s?|what(?:ever)? {_SAID}(?: (?:you|u))?) (?:about|on|with) (?P<about>(?!(?:it|that|this|them|him|her)\b)[^,;.?!]{{2,60}}?){_THANKS}(?:[,;] [^?]{{1,60}})?|{_SAY}(?:(?:never|don['’]?t|do not)(?: (?:you|ever))* (?:mention|bring up|talk about|speak of)|stop (?:mentioning|bringing up|talking about)) (?P<never>{_NAMED})(?: to me)?(?: (?:again|ever|any ?more))*{_THANKS}|{_SAY}(?:don['’]?t|do not|never) (?:keep|store|save|hang on to|hold on to|remember) (?P<unkept>my [\w'’-]+(?: [\w'’-]+){{0,2}}?|(?:the|that) (?:thing|bit|stuff|part) (?:about|on|with) [^,;.?!]{{2,60}}?){_THANKS}"
+    r"|(?:请|帮我|麻烦)?把(?P<zh_what>[^\s，。？]{2,14}?)(?:那条|这条|这个|那个)?(?:给我)?(?:删|清)(?:掉|除|了)+(?:好了|算了)?[吧。！]*(?:[，,][^？?]{1,20})?|(?:请|帮我)?(?:把)?(?:忘[掉记]?|删[掉除]?)(?:了)?(?:我(?:之前|以前)?(?:说|讲|提)过?的?|你(?:知道|记得)的|所有)?(?:关于|有关)(?P<zh_about>[\u4e00-\u9fff\w]{1,8}?)的?(?:事情?|话|东西|信息|内容|一切|记忆)?(?:都|全)?了?[吧。！]*|(?:[^，,。？?]{2,24}[，,])?(?P<zh_of>[^\s，,。？?]{2,14}?)(?:的|[那这][个件]?|的[那这]件)(?:事情?|事儿)(?:就|都|给我|也|可以)*(?:忘|删)(?:掉|了|记|除)+[吧了。！]*|(?:请|帮我|你)*(?:忘[掉记]|删[掉除])了?(?P<zh_matter>[^\s，,。？?]{2,14}?)(?:的|[那这][个件]|的[那这]件)(?:事情?|事儿)[吧了。！]*(?:[，,][^？?]{1,20})?|(?:以后)?(?:再也)?(?:别|不要|不许)再?(?:跟我|和我)?提起?(?P<zh_never>[\u4e00-\u9fff]{2,6}?)了?[吧。！]*"
+)
+FORGETS_OWN = pattern(  # what it names itself, behind what it tells: "sold the ute, so you can wipe the rego for it"
+    rf"(?i)(?:(?P<told>[^?]{{8,80}}?)(?:,|,? so|,? and)? (?:so )?)?{_SAY}{_ERASE} (?P<what>(?:the|my|our) (?!(?:very )?(?:last|latest|previous|first|ones?|other|things?|rest|lot|bit|stuff|part)\b)[\w'’-]+(?: [\w'’-]+){{0,3}}?)(?: (?:for|of|about) (?:it|that|this|them))?{_THANKS}"
 )
 ASIDE = pattern(  # beside what a description is about
-    rf"(?i)^(?:(?:all |any of )?(?:the|that|those|my|this|any) (?:last |latest )?(?:thing|bit|stuff|part|fact|note|one|message|news|info(?:rmation)?|memory|memories)s? (?:about|on|with|of|where)|(?:the (?:thing|bit|part) )?(?:what(?:ever)?|that) {_SAID}(?: (?:you|u))?(?: about| of| on)?|(?:what(?:ever)?) (?:you|u) (?:have|know|remember)(?: (?:on|about|of))?|that i(?: ever)? (?:said|told (?:you|u)) (?:that )?|about) |(?<=.)的(?:那件)?(?:事情?|事儿)[吧了。]*$"
+    rf"(?i)^(?:(?:all |any of )?(?:the|that|those|my|this|any) (?:last |latest )?(?:thing|bit|stuff|part|fact|note|one|message|news|info(?:rmation)?|memory|memories)s? (?:about|on|with|of|where)|(?:the (?:thing|bit|part) )?(?:what(?:ever)?|that) {_SAID}(?: (?:you|u))?(?: about| of| on)?|(?:what(?:ever)?) (?:you|u) (?:have|know|remember)(?: (?:on|about|of))?|that i(?: ever)? (?:said|told (?:you|u)) (?:that )?|about) |(?<=.)(?:放?在?哪[儿里]?)?(?:的[那这]?[个件条]?|[那这][个件条]?)(?:事情?|事儿|记录?|记忆)[吧了。]*$|(?<=.)放?在?哪[儿里]?的[那这][个件条]$"
 )
-RUN_ON = pattern(r"(?i)(?<=\w\w\w) (?:stuff|things?|info|bit)(?: (?:i|we|he|she|they|it)\b.*)?$")  # "the gym stuff i quit it"
-EXCLAIMS_ZH = pattern(r"今[天晚早儿][^，,。\d]{1,10}(?:[啊呀呐呜唉]|哈哈)[啊呀呜哈~！!。]*")  # of a day that is like that
+RUN_ON = pattern(
+    r"(?i)(?<=\w\w\w) (?:stuff|things?|info|bit)(?: (?:i|we|he|she|they|it)\b.*)?$"
+)  # "the gym stuff i quit it"
+EXCLAIMS_ZH = pattern(
+    r"今[天晚早儿][^，,。\d]{1,10}(?:[啊呀呐呜唉]|哈哈)[啊呀呜哈~！!。]*"
+)  # of a day that is like that
+STAYS = pattern(r"(?:留[着著]|别[删忘]|不要[删忘]|不用[删忘]|保留)[吧了。！]*$")  # beside what is to be forgotten
+IF_TOLD = pattern(
+    r"^我?(?:有没有|是不是|是否)?(?:之前|以前)?(?:跟你|和你)?(?:说|提|讲)过(?=.*(?:什么|[哪谁啥几]|多少))"
+)
 GOES_ON_ZH = pattern(r"涨|换|改|那|原来|之前")  # opens a question about before that names nothing
 ORIGIN = pattern(  # where a memory comes from
     r"(?i)\b(?:why|how (?:do|did|can|would|come|on earth)|makes? (?:you|u)|where(?:['’]?d| do| did| does| is| was)|who (?:told|said|gave)|source|based|c[ao]me from|got (?:that|this|it)|reason|basis|evidence|proof|explain|know that|sure)\b|为[什何啥]|凭|依据|根据|来源|[哪那][里儿]?来|[从打]哪|听来|怎么(?:会|知|晓|得)|谁(?:说|告|讲|跟)|出处|缘由|原因|确定"
@@ -169,6 +180,9 @@ ASKS_ITSELF = pattern(  # what opens a question: "when did I", and not "when I d
 )
 ASKS_PLAINLY = pattern(
     r"(?i)(?:(?:and|so|but|hey|ok(?:ay)?),? )?(?:who|whose|what|which|where|when|how|why)(?: \w+)? (?:do|does|did|is|are|am|was|were|have|has|can|should|will) (?:i|you|u|we|he|she|it|they|my|our|your|the)\b|(?:am|do|did|have|was|should|shall) (?:i|we)\b|(?:is|are|does|do|can|will) (?:it|he|she|they|there)\b|(?:what|who|where|when|why|how)(?: \w+)? (?:does|did) \w|(?:what|who|where|when|how)(?:['’]?s| is| was) (?:(?:\w+ ){0,3}\w+['’]s\b|.* again$)"
+)
+ASKS_OWN = pattern(
+    r"(?i)(?:what|which|where|when|how|why|who)(?: \w+)? (?:do|does|did|is|are|am|was|were|have|has) (?:i|we|my|our)\b"
 )
 ASKS_OF_LIFE = pattern(r"^(?!.*[你您]).*(?:哪|谁|什么|啥|几|多少|何时)")  # not of who is talked to
 SUPPOSES = pattern(  # "if I draw a card, what are the odds?"

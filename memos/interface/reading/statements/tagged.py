@@ -60,7 +60,7 @@ _PAST_VERB = pattern(lambda: rf"\b{_PAST.format(one_of('past_verbs'))}|[了过�
 _JUST = pattern(lambda: rf"(?P<who>(?<=\w) )?\bjust (?={_PAST.format(one_of('past_verbs'))})", re.IGNORECASE)
 _AHEAD = pattern(
     r"\b(?:until|till?|by|due|from|starting)\s+(?:the\s+)?\w+$|\b(?:will|gonna|going to|['’]ll)\b|[到直]$|[报约订挂]了"
-    r"|^were \w+ing\b|\bnow (?:i|we|it|he|she)\b|\bgetting \w+ed\b",
+    r"|改[到成为]|^were \w+ing\b|\bnow (?:i|we|it|he|she)\b|\bgetting \w+ed\b",
     re.IGNORECASE,
 )
 _NO_HOME = pattern(r"(?i)\bfrom \||\|\w+(?: \w+)? (?:rd|road|st|street|ave|lane|ln)\b")  # | stands before a place

@@ -204,6 +204,7 @@ FORMS: tuple[tuple[re.Pattern[str], Resolve], ...] = (
     (_en(rf"{_BY}{_DAY} (?:of |in )?(?P<which>last|next|this) week"), lambda g, t, p: week(t, _step(g["which"]))[0] + timedelta(days=_weekday(g["day"]))),
     (_en(rf"(?P<which>last|next) week['’]?s? (?:on )?{_DAY}"), lambda g, t, p: week(t, _step(g["which"]))[0] + timedelta(days=_weekday(g["day"]))),
     (_en(rf"a week (?:on|from) {_DAY}"), lambda g, t, p: _of_week(g, t + timedelta(weeks=1), False)),
+    (_en(rf"{_BY}{_DAY} week(?! ?[\d-])"), lambda g, t, p: _of_week(g, t + timedelta(weeks=1), False)),
     (_en(rf"{_BY}{_DAY} week"), lambda g, t, p: _of_week(g, t + timedelta(weeks=1), False)),
     (_en(r"(?P<n>a|one|two) (?P<unit>week|fortnight)s? today"), lambda g, t, p: shifted(t, number(g["n"]), g["unit"], False)),
     (_en(rf"{_WHICH} {_DAY}"), _of_week),

@@ -12,6 +12,7 @@ from memos.infrastructure.host.encoders.embedder import STATEMENTS, LabelledSpan
 from memos.interface.reading.mem_reader import MemReader
 from memos.interface.reading.requests import picks, references, versions
 from memos.interface.reading.times import times
+from memos.ops import Asked
 
 reader = MemReader(TextTagger())
 WEDNESDAY = date(2026, 3, 11)
@@ -534,6 +535,24 @@ def test_a_short_order_to_forget_is_one_whatever_was_said_before(text: str, what
         assert "forget" in (intent, arguments.get("intent")) and arguments["what"] == what
 
 
+@pytest.mark.parametrize(
+    "text, what",
+    [
+        ("You can delete what I told you about the cold room key please, they changed the lock.", "the cold room key"),
+        ("forget the gym locker stuff i quit that gym", "the gym locker"),
+        ("老周已经把电钻还了,借电钻那事儿忘了吧", "借电钻"),
+        ("忘掉年糕绝育那个事", "年糕绝育"),
+        ("把存折放哪儿的那条记录删掉吧,不安全。", "存折"),
+        ("請忘記我膝蓋受傷的事,但店裡的事要留著", "我膝蓋受傷"),
+    ],
+)
+def test_an_order_to_forget_says_what_beside_other_words(text: str, what: str) -> None:
+    for turns in ((), ("my gym is puregym", "rent is 520"), ("我妈妈对青霉素过敏", "房租我俩平摊")):
+        *told, (intent, arguments) = asked(text, *turns)
+        assert "forget" in (intent, arguments.get("intent")) and reader.forget(arguments["what"]).query == what
+        assert all(one == "remember" for one, _ in told)
+
+
 @pytest.mark.parametrize("text", ["forget to buy milk", "forget her number", "delete them", "undo me a favour"])
 def test_what_only_begins_like_a_short_order_is_none(text: str) -> None:
     assert asked(text)[0][0] != "forget"
@@ -744,6 +763,15 @@ def test_whom_a_word_means_is_put_in_where_that_is_sure(text: str, before: list[
         ("不是三千六是三千八我记错了", "补习班是交了三千六", "补习班是交了三千八"),
         ("剛剛打錯,是 3/21 才對", "機票訂了,3/12 出發", "機票訂了,3/21 出發"),
         ("唔係5580 係5508 先啱", "門口密碼係 5580", "門口密碼係 5508"),
+        (
+            "Oh no wait, I've got that wrong, it's Wednesdays now since the new conductor came.",
+            "The choir meets on Tuesdays in Bethel chapel",
+            "The choir meets on Wednesdays in Bethel chapel",
+        ),
+        ("Sorry, I said wrong, it is 450 francs for my mother.", "I send 400 francs", "I send 450 francs"),
+        ("Actually no, it's three slabs, Dougie says two won't do", "2 slabs, six of em", "three slabs, six of em"),
+        ("不对,是4620,我打错了", "房贷每个月15号扣,4260块", "房贷每个月15号扣,4620块"),
+        ("欸不對,是借他三萬啦", "上禮拜借了兩萬塊給我弟", "上禮拜借了三萬塊給我弟"),
     ],
 )  # fmt: skip
 def test_what_was_told_is_put_right_by_what_differs(text: str, told: str, kept: str | None) -> None:
@@ -783,6 +811,18 @@ def test_what_is_told_behind_an_order_to_forget_is_kept() -> None:
         ("forget", "the flour supplier"),
         ("remember", "we switched to Golden Mill"),
     ]
+
+
+def test_what_an_order_to_forget_names_itself_is_meant_and_not_what_was_spoken_of() -> None:
+    turns = [
+        {"role": "user", "content": "What day was shearing on originally?"},
+        {"role": "assistant", "content": "You said: “Shearers are coming Monday week, Dougie's crew, six of em.”"},
+        {"role": "user", "content": "how did brodie hurt himself"},
+        {"role": "assistant", "content": "You said: “Brodie broke his wrist off the trampoline on Sunday.”"},
+    ]
+    both = MemReader(TextTagger(), TextTagger(STATEMENTS))
+    found = both.read_request("Sold the ute today so you can wipe the rego for it", turns, WEDNESDAY)
+    assert [(one.intent, one.what) for one in found] == [("remember", "Sold the ute today"), ("forget", "the rego")]
 
 
 EARLIER = (
@@ -828,6 +868,8 @@ def test_what_was_told_is_put_right_where_it_says_again_what_stands_beside_it(to
 @pytest.mark.parametrize(
     ("text", "before", "what"),
     [
+        ("去云南是几月份?原来说的是几月?", "浩浩在哪个学校上学?", "去云南是几月份?原来说的是几月?"),
+        ("我之前说的房贷是多少,改之前那个", "每月还多少", "我之前说的房贷是多少,改之前那个"),
         ("what was the old one", "office wifi password?", "office wifi password, what was the old one?"),
         ("Where was he before?", "Where is my father?", "Where was my father before?"),
         ("以前的后门密码呢", "媳妇哪天休息", "以前的后门密码呢"),
@@ -845,6 +887,9 @@ def test_a_question_about_before_goes_on_from_the_last(text: str, before: str, w
         ("我跟你说过哪些关于老伴的事情？", ["about"]),
         ("should i text him back", ["recall"]),
         ("后门密码", ["recall"]),
+        ("how much do i owe kieran again", ["recall"]),
+        ("今天累死了哈哈", ["talk"]),
+        ("今天下雨我没去上班", ["remember"]),
         ("我闺女上几年级", ["recall"]),
         ("轮胎多钱换的", ["recall"]),
         ("forget my bike lock code, i sold the bike", ["forget", "remember"]),
@@ -873,6 +918,8 @@ def test_what_the_form_of_a_message_tells_is_read_so(text: str, intents: list[st
         ("henderson job: 62 sheets of 5/8 plus 9 boxes mud", ""),
         ("周六跟球球去看五月天 在奥体", "2026-03-14"),
         ("每周二下午3点开会，周五发版", ""),
+        ("店里礼拜一公休", ""),
+        ("rent is due next month on the 3rd", "2026-04-03"),
     ],
 )
 def test_a_day_is_read_as_it_is_meant(text: str, when: str) -> None:
@@ -890,6 +937,17 @@ def test_what_is_put_right_keeps_its_day() -> None:
     turns = [{"role": "user", "content": "dentist is thurs at 10.20 with mr patel (2026-03-12)"}]
     [one] = reader.read_request("oh no wait its 10.40 not 10.20", turns, WEDNESDAY)
     assert (one.what, one.when) == ("dentist is thurs at 10.40 with mr patel", "2026-03-12")
+
+
+def test_a_correction_of_something_else_gives_no_day() -> None:
+    turns = [{"role": "user", "content": "Shearers are coming Monday week. Need to get 2 slabs of beer in."}]
+    [one] = reader.read_request("Actually no, it's three slabs", turns, WEDNESDAY)
+    assert (one.what, one.when) == ("Shearers are coming Monday week. Need to get three slabs of beer in", "")
+
+
+def test_what_goes_to_a_place_on_a_day_is_no_change() -> None:
+    op = reader.to_statement(Asked(intent="correct", what="My flight to Lisbon is on 19 December, at 7:25"))
+    assert op.text == "User: My flight to Lisbon is on 19 December, at 7:25."
 
 
 def test_a_title_tells_whom_she_is_not() -> None:
