@@ -253,9 +253,10 @@ def to_forget(text: str, asked: Asked, states: Callable[[str], bool]) -> tuple[A
     own = wordings.FORGETS_OWN.fullmatch(text) if asked.intent == "forget" else None
     if own and own["told"] and states(own["told"]):
         return Asked(intent="remember", what=own["told"]), Asked(intent="forget", what=own["what"])
-    if asked.intent == "forget" and asked.what in text:
+    order = wordings.FORGETS.fullmatch(text)
+    if asked.intent == "forget" and asked.what in text and not (order and order["zh_of"]):
         return ()
-    if order := wordings.FORGETS.fullmatch(text):
+    if order:
         unsure = asked if asked.doubted == "forget" else Asked(intent="forget")
         return (unsure.model_copy(update={"what": next(filter(None, order.groups()))}),)
     return (Asked(intent="forget", what=own["what"]),) if own else ()
