@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 
 from memos.cube import Fact
+from memos.interface.reading.phrasebook import language
 from memos.interface.reading.requests import wordings
 from memos.interface.reading.requests.references import names_in
 from memos.interface.reading.times import times
@@ -107,7 +108,7 @@ def corrected(told: str, wrong: str, right: str, facts: Sequence[Fact], today: d
             right = kept[0] + right
     elif _DAY_NAME.fullmatch(right):
         places = [found.span() for found in _DAY_NAME.finditer(told)]
-    elif number := _NUMBER.search(right) if _NUMBER.fullmatch(right) or not right.isascii() else None:
+    elif number := _NUMBER.search(right) if _NUMBER.fullmatch(right) or language(right) == "zh" else None:
         right = number[0]
         places = [_bare_number(found, right) for found in _NUMBER.finditer(told)]
         alike = [(begin, end) for begin, end in places if end - begin == len(right)]
