@@ -223,7 +223,7 @@ class MemReader:
         if every and (naming := self.forget(every).naming):
             doubted = "forget" if naming == USER else ""
             return Asked(intent="ask_back" if doubted else "forget", what=every, doubted=doubted)
-        if wordings.REPLIES.fullmatch(text):
+        if wordings.REPLIES.fullmatch(text) or wordings.SMALL_TALK_ZH.fullmatch(text):
             return Asked(intent="talk")
         if lists := wordings.LISTS.fullmatch(text):
             return Asked(intent="about", ask="list", what=next(filter(None, lists.groups())))

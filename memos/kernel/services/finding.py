@@ -39,7 +39,7 @@ NEAR = 0.4  # mean cosine of the question's tokens with those of a memory that s
 CLEAR = 0.6  # the same of one that speaks of it although it has but a name of the question's words
 SHARED = 0.04  # of its words, those that such a memory has too, where the encoder does not know the language
 SHORT = 100  # characters of a message that may change an earlier one
-_OPENING = 20  # characters, in which a message speaks of what was said before it
+_OPENING, _OPENING_ZH = 20, 6  # characters, in which a message speaks of what was said before it
 UNSURE = 2  # memories that are quoted where none speaks of what is asked
 MAX_NEAR = 3  # memories that a description which fits none is compared with
 
@@ -49,6 +49,9 @@ _CHANGES = re.compile(  # words of a message that may end what was said before
     r"|cancel+ed|postponed|rescheduled|broke up|quit|sold|stopped|(?:paid|gave|given) (?:\w+ ){0,3}back|returned)\b"
     r"|[改换搬涨降]|跳槽|不再|现在|推迟|提前|取消|辞|分手|出院|离职|停了|卖了"
 )
+
+
+_NUMERAL = re.compile(r"[\d〇零一二两三四五六七八九十百千万年月日号點点半個个上下午周]+")  # of a day or an amount
 
 
 @dataclass(frozen=True)
@@ -349,7 +352,8 @@ def _may_change(earlier: MemCube, later: MemCube) -> bool:
 
 def _shared(one: MemCube, other: MemCube) -> set[str]:
     """The words of both; the days behind them are none of theirs."""
-    return set(terms(bare(said_words(one)), query=True)).intersection(terms(bare(said_words(other)), query=True))
+    both = set(terms(bare(said_words(one)), query=True)).intersection(terms(bare(said_words(other)), query=True))
+    return {word for word in both if not _NUMERAL.fullmatch(word)}
 
 
 def _latest_first(cubes: Sequence[MemCube], asked: set[str]) -> list[MemCube]:
@@ -372,10 +376,11 @@ def _latest_first(cubes: Sequence[MemCube], asked: set[str]) -> list[MemCube]:
 def _goes_on(words: str) -> bool:
     """True of a short message that says little alone: it speaks of what was said before it, or only of a change."""
     changes = _CHANGES.search if language(words) == "en" else _CHANGES.match  # "price went up to 74", 改吃缬沙坦了
-    is_short = len(words) < 2 * _OPENING or language(words) != "en"
+    opening = _OPENING if language(words) == "en" else _OPENING_ZH
+    is_short = len(words) < 2 * _OPENING or opening == _OPENING_ZH
     is_change = is_short and changes(words) and not wordings.FIRST.search(words)
     refers = wordings.REFERS.search(words)  # at its beginning: "the swimming changed, now it is at 5" is clear alone
-    return len(words) <= SHORT and bool((refers and refers.start() < _OPENING) or is_change)
+    return len(words) <= SHORT and bool((refers and refers.start() < opening) or is_change)
 
 
 def _has_more(turn: MemCube, part: MemCube) -> bool:

@@ -30,6 +30,15 @@ _COUNT = pattern(  # "three slabs"
     rf"(?P<n>(?:[£$€¥]?\d[\d.,]*|an?|{'|'.join('one two three four five six seven eight nine ten eleven twelve'.split())})) (?P<of>[a-z]+)",
     re.IGNORECASE,
 )
+_AMOUNT = pattern(  # of money, or a day of the month; what it is of tells which can stand for another
+    r"(?P<sign>[£$€¥]) ?\d(?:[\d,.]*\d)?|\d(?:[\d,.]*\d)?(?= ?(?P<unit>euro|eur|pound|quid|dollar|buck|chf|franc|块|元))|\bthe \d{1,2}(?:st|nd|rd|th)\b",
+    re.IGNORECASE,
+)
+_NAME_ZH, _DONE_ZH = (
+    4,
+    pattern(r"(?<=[\u3400-\u9fff]{2})[借拿买送带领][走去来给]?的$"),
+)  # what somebody did, behind a name
+_OF_IT = pattern(r"(?:it|its|it['’]s|that['’]?s|she|he|they)\b", re.IGNORECASE)
 _DAY_NAME = pattern(r"(?:mon|tues|wednes|thurs|fri|satur|sun)days?", re.IGNORECASE)
 
 
@@ -62,12 +71,14 @@ def right_in_place(
     (wrong, right), corrects = put_right(text), wordings.CORRECTS.match(text)
     if not (right or corrects):
         return "", ""
-    lines = reversed(told_last(turns).splitlines())
+    lines_of = told_last(turns).splitlines()[::-1]
     found = [
-        (corrected(line, wrong, right, facts(line), today) if right else again(line, text), line) for line in lines
+        (corrected(line, wrong, right, facts(line), today) if right else again(line, text), line) for line in lines_of
     ]
     if found := [(what, line) for what, line in found if what]:  # for 11月20号 11月12号, before another time
         return next(((what, line) for what, line in found if _shape(what) == _shape(line)), found[0])
+    if found := [(what, line) for line in lines_of if (what := _with_amount(line, text))]:
+        return found[0]
     anew = wordings.PUTS_ANEW.fullmatch(text)
     of, new = (anew["of"] or anew["zof"], anew["new"] or anew["znew"]) if anew else ("", "")
     line = told_of(turns, wrong or of) if wrong or of else ""
@@ -100,6 +111,7 @@ def corrected(told: str, wrong: str, right: str, facts: Sequence[Fact], today: d
         named = names_in(told) if wordings.PERSON.fullmatch(wrong) else [wrong]  # "not him, ingrid"
         wrong = named[0] if len(named) == 1 else wrong
         places = [found.span() for found in re.finditer(re.escape(wrong), told, re.IGNORECASE)]
+        right = _DONE_ZH.sub("", right) if len(wrong) < _NAME_ZH else right  # 三楼的小孟借走的, for 老佟
         places = [_widened(told, *place, right) for place in places]
     elif new and new.span == (0, len(right)):
         places = [found.span("time") for found in _ON_TIME.finditer(told, *old.span)] if old else []
@@ -121,6 +133,25 @@ def corrected(told: str, wrong: str, right: str, facts: Sequence[Fact], today: d
     else:
         places = [found.span() for fact in facts for found in re.finditer(re.escape(fact.object), told)]
     return written[: places[0][0]] + right + written[places[0][1] :] if len(places) == 1 else ""
+
+
+def _with_amount(told: str, text: str) -> str:
+    """What was told with the one amount that a correction names in the place of the one of its kind, where the
+    correction is about "it" or has a word of what was told; "" else."""
+    opens = wordings.NOPE.match(text)
+    rest = text[opens.end() :] if opens else text
+    new, old = ([*_AMOUNT.finditer(words)] for words in (rest, told))
+    if rest == text or len(new) != 1:
+        return ""
+    [amount], words = (
+        new,
+        {*re.findall(r"[a-z]{3,}", told.casefold())} - {"the", "and", "for", "was", "are", "has", "not"},
+    )
+    places = [one for one in old if (one["sign"], one["unit"]) == (amount["sign"], amount["unit"])]
+    is_of_it = _OF_IT.match(rest) or words.intersection(re.findall(r"[a-z]{3,}", rest[: amount.start()].casefold()))
+    if len(places) != 1 or not is_of_it:
+        return ""
+    return told[: places[0].start()] + amount[0] + told[places[0].end() :]
 
 
 def _bare_number(found: re.Match[str], right: str) -> tuple[int, int]:

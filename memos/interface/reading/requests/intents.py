@@ -72,6 +72,7 @@ _CHANGE = pattern(rf"{_PLEASE}(?:change|update|set) ((?:my|(?-i:{NAME})['’]s) 
 _COULD_YOU = pattern(r"(?:can|could|would|will) you (?=.+\?$)", re.IGNORECASE)
 _OF_SOMEBODY = pattern(rf"(?:my|our|what|where|who|when|how|I|{NAME})\b")  # not "Will you forget me?"
 _FROM_MEMORY = pattern(r"(?: from (?:your |the )?memory)?[\s.!。！]*$", re.IGNORECASE)
+_FEW_WORDS = 3
 _NOTHING = pattern(r"(?:it|that|this|about it|about that)?[.!。！\s]*", re.IGNORECASE)  # "Forget it."
 
 _JOINED = pattern(r"(?:(?:and|but|so|also|then|oh|please|ok(?:ay)?),? )+|(?:另外|还有|对了|然后)[，,]?", re.IGNORECASE)
@@ -145,6 +146,10 @@ def whole(asked: Asked, text: str, facts: Callable[[str], Sequence[Fact]]) -> As
         known = next((end for n in range(len(asked.what)) if (end := asked.what[n:]) in text), "")
         tail = text.partition(known)[2].rstrip(" .!。！") if known else ""
         says_more = wordings.WORD.search(tail) and not wordings.ADDS_NOTHING.fullmatch(tail)
+        told = text.partition(known)[0] if known else ""  # "paid mum 100 so its 240 left" is told whole
+        is_behind = len(re.findall(r"[\w'’]+", told)) > _FEW_WORDS and asked.what[:_FEW_WORDS] != text[:_FEW_WORDS]
+        if is_behind and not wordings.KEEPS.search(told):
+            return asked.model_copy(update={"what": text})
         return asked.model_copy(update={"what": asked.what + tail}) if says_more else asked
     *first, last = (sentence[0] for sentence in wordings.SENTENCE.finditer(asked.what))
     if first and last.endswith(("?", "？")) and wordings.ADDS_NOTHING.fullmatch(last):  # "Can you remember that?"
@@ -154,7 +159,9 @@ def whole(asked: Asked, text: str, facts: Callable[[str], Sequence[Fact]]) -> As
         return Asked(intent="recall", what=text)
     if asked.intent == "remember" and set(facts(text)) > set(facts(asked.what)):
         return asked.model_copy(update={"what": text})  # "Hi, I'm Tom and I live in Hull"
-    is_said = re.search(r"[.!;。！；]\s*$|\d", before) and not wordings.OF_MESSAGE.search(before)
+    is_said = re.search(r"[.!;。！；]\s*$|\d", before) and not wordings.OF_MESSAGE.search(
+        re.sub(r"\bso\s*$", "", before)
+    )
     told = before if is_said and not wordings.REPLIES.fullmatch(before) else ""
     tail = "" if wordings.ADDS_NOTHING.fullmatch(after) else after
     return asked.model_copy(update={"what": told + asked.what + tail})
@@ -363,7 +370,7 @@ _BETWEEN_US = pattern(r"\b(?:i|me|my|we|us|our|you|your)\b|我|你", re.IGNORECA
 
 
 _PAST = pattern(  # of what no longer holds
-    r"\b(?:used? to|previous(?:ly)?|former(?:ly)?|originally|in the past|back then|(?<=was my )old|(?:old|earlier|first) ones?)\b|\bbefore(?:\W*$| (?:that|then|(?:i|we|s?he|they) (?:mov|chang|left|join|start|switch|quit)\w*).*)|以前|之前|原来|过去|曾经",
+    r"\b(?:used? to|previous(?:ly)?|former(?:ly)?|originally|in the past|back then|(?<=was my )old|(?:old|earlier|first) ones?)\b|\bbefore(?:\W*$| (?:that|then|(?:i|we|s?he|they) (?:mov|chang|left|join|start|switch|quit)\w*).*)|以前|之前|原[来先]|本来|当初|最初|过去|曾经|\bat first\b|\bto (?:begin|start) with\b",
     re.IGNORECASE,
 )
 _NOW = pattern(r"\b(?:now|currently|these days|at the moment|nowadays)\b|现在|目前", re.IGNORECASE)

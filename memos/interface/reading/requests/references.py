@@ -58,6 +58,11 @@ _SOMEBODY_ELSE = pattern(  # a name within a sentence, or who says something
 )
 _NEXT_TO, _LATELY = 18, 3  # characters between "my husband is called" and a name; messages that a pronoun points into
 _HAN = r"\u4e00-\u9fff"
+_WORDS, _FEW, _OWN_CLAUSE = (
+    pattern(rf"[{_HAN}]|[\w'’]+"),
+    4,
+    pattern(r"(?:(?:I|we)\b|[我俺咱])[^,，.;]*", re.IGNORECASE),
+)
 
 
 def words_of(name: str) -> frozenset[str]:
@@ -323,6 +328,9 @@ def resolved(text: str, about: Known, before: str = "", is_told: bool = False) -
     out, done = "", 0
     for match in _PRONOUN.finditer(text):
         out, done = out + text[done : match.start()], match.start()
+        opening = text[: match.start()]
+        if is_told and len(_WORDS.findall(opening)) > _FEW and not _OWN_CLAUSE.fullmatch(opening):
+            continue  # "tash is on my couch till the 12th cos her lease ended"
         who = meant(match[0], before + out, about, _LATELY if is_told else None)
         if not who or (is_told and len(who) > 1):
             continue

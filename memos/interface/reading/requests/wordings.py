@@ -82,6 +82,7 @@ REPLIES = pattern(  # to what was said before, or about who is talked to: nothin
     r"(?i)(?:(?:(?:hi|hello|hey|hiya|good (?:morning|afternoon|evening|night|day)|everyone|there|all|oh|ah|hm+|well|so|and|but|ok(?:ay)?|k|yes|yeah|ye[ps]|yup|no|nope|nah|sure|please|pls|thanks|thx|maybe|never ?mind|got it|help(?: me)?|stop(?: it)?|not (?:really|yet|now|sure|at all)|(?:i|we) (?:do|did|am|was|will|can|(?:do|did|wo|ca)n['’]?t)|me (?:too|neither)|same)\b|[\s,.!…])+|(?:(?:and|so|hey|ok),? )?(?:(?:who|what) (?:are|r) (?:you|u)|what['’]?s your name|what is your name|are (?:you|u) (?:a bot|an? ai|human|real|there)|who made (?:you|u)|how (?:are|r) (?:you|u|things)(?: doing)?(?: today)?|how['’]?s it going|what['’]?s up)[?!. ]*|(?:哈{2,}|嘿{2,}|呵{2,}|嘻{2,}|呜{2,})[~～!！。]*)"
 )
 _KEEPS = r"note|remember|keep|save|store|log|jot|mind|forget|write|record"  # words of an order to remember
+KEEPS = pattern(rf"(?i)\b(?:{_KEEPS}|fyi|in mind)\b|[记忘]")
 ADDS_NOTHING = pattern(  # behind what is to be remembered: an order, or a courtesy
     rf"(?is).*(?:\b(?:{_KEEPS}|got (?:that|it)|amend|fix|update|adjust|change|(?:would|will|can|could) (?:you|u))\b|[记忘存写留备错改]).*"
     r"|(?:(?:please|pls|plz|thanks|thank you|thx|ty|ok(?:ay)?|btw|by the way|lol|haha|though|too|so|you know|just|fyi|for future reference|for (?:me|later|next time))\b|[\s,.!?;:)(~…'\"“”‘’。，！]|[吧哦])*"
@@ -93,16 +94,16 @@ OF_MESSAGE = pattern(  # in a sentence that is about what is to be remembered, a
     rf"(?i){REFERS.pattern}|\b(?:{_KEEPS}|correction|wrong|mistake|meant|update|change|quick|heads up|fyi|no)\b|[记忘存写留备错]"
 )
 CORRECTS = pattern(  # what was said just before
-    r"(?i)(?:oh,? )?(?:no|nope|nah|wait|sorry|oops|actually|correction|wrong|not quite|i meant|i mean|that['’]?s|it['’]?s|make (?:it|that)|should be)\b|[啊哦诶哎欸嗯]*[，, ]*(?:不对|不是|错|[说写打记搞]错|应该|[更纠]正|我是说)|.*(?:改过来|改一下|改正|更新一下)"
+    r"(?i)(?:oh,? )?(?:no|nope|nah|wait|sorry|oops|actually|correction|wrong|not true|not quite|i meant|i mean|that['’]?s|it['’]?s|make (?:it|that)|should be)\b|[啊哦诶哎欸嗯]*[，, ]*(?:不对|不是|错|[说写打记搞]错|应该|[更纠]正|我是说)|.*(?:改过来|改一下|改正|更新一下)"
 )
 _RIGHT = r"(?!(?:wrong|not|right|true|false|correct|fine|ok(?:ay)?|it|that|this|nothing|no|yes|i|i['’]m|you|we|they|he|she|sorry|him|her|in|on|at|under|behind|by|with|from|for|about|because|so|but|and|really|very|too|just|still|never|always|been|going|getting|all|my|his|their|our|your)\b)[^\s,.!?][^\s,!?]*(?: [\w'’]+){0,5}?"
-_NOPE = r"(?:(?:no|nope|nah|oh|wait|sorry|oops|actually|correction|wrong|hang on|i beg your pardon|(?:i(?:['’]ve)? )?(?:said|wrote|typed|told you|got|put)(?: (?:it|that))? wrong|that(?:['’]s| was) wrong|(?:beg )?pardon(?: me)?|my mistake|my bad|apologies|excuse me|dear|love|mate|hun|honey|darling)\b[,.! ]*)*"
+_NOPE = r"(?:(?:no|nope|nah|oh|wait|sorry|oops|actually|correction|wrong|not true|hang on|i beg your pardon|(?:i(?:['’]ve)? )?(?:said|wrote|typed|told you|got|put)(?: (?:it|that))? wrong|that(?:['’]s| was) wrong|(?:beg )?pardon(?: me)?|my mistake|my bad|apologies|excuse me|dear|love|mate|hun|honey|darling)\b[,.! ]*)*"
 NOPE = pattern(_NOPE, re.IGNORECASE)
 PUTS_RIGHT = pattern(  # what was said just before, and with what
     rf"(?i)(?:scrap|scratch|forget|ignore) (?:(?:that|the|what i said|last|thing|bit|about) ){{0,5}}(?P<old3>[^\s,!?]+)[,.;] (?:it['’]?s|it is|it was|make it) (?P<new3>{_RIGHT})[.!]*|{_NOPE}not (?P<old>[^\s,!?]+(?: [^\s,!?]+)?)[,.;]? (?:but )?(?:it['’]?s |it is |that['’]?s )?(?P<new>{_RIGHT})(?:,? (?:sorry|i (?:was )?(?:confused|misspoke|mistaken|wrong|mixed (?:it|them) up|got (?:it|that) wrong)))?[.!]*|{_NOPE}(?:it['’]?s|it is|(?:the|my|our) (?:[\w'’]+ ){{1,3}}(?:is|are|was)(?: on| at| called| named)?) (?P<new2>{_RIGHT}),? not (?P<old2>[^\s,!?]+)[.!]*"
     rf"|{_NOPE}(?:(?<=[,.! ])(?:it['’]?s|that['’]?s|it is|is|was)(?: at| on)?|(?<=[,.! ])(?:at|on)|i (?:meant|mean)|make (?:it|that)|(?:it )?should(?:['’]?ve| have)? be(?:en)?|(?<=[,.! ]))(?: actually)? ?(?P<right>{_RIGHT})(?:,? (?:sorry|actually)|(?:,| now)? (?:since|because|as|cos|cuz)\b[^.!?]*|, (?-i:[A-Z])\w+ (?:reckons|says|said|thinks|told)\b[^.!?]*)?[.!]*"
     rf"|(?:ok(?:ay)?,? |ugh,? )?(?:(?:it|that|this|she|he|they)(?:['’]?s| has| have| got)?(?: just| now)?(?: been)? )?(?:moved|changed|pushed(?: back)?|put back|brought forward|switched|rescheduled|postponed)(?: it| that)? to (?P<moved>{_RIGHT})(?: now)?[.!]*"
-    r"|(?:不对[，, ]*)?(?:不是|唔系|唔係)(?P<zold>[^\s，,他她它]{1,12}?)[，,。 ]*而?[是系係](?P<znew>[^\s，,我]{1,12}?)(?: ?(?:才对|先啱))?(?:[，, ]*我?(?:刚才)?(?:记|说|打|写|搞)错了?)?[。！]*|(?:[啊哦诶哎欸嗯]*[，, ]*(?:不对|错了|[说写打记搞]错了?)[，,。！ ]*)?[^\s，,是不]{0,8}是(?P<znew2>[^\s，,我]{1,12}?)[，, ]*不是(?P<zold2>[^\s，,]{1,12}?)[。！]*|[啊哦诶哎欸嗯喔]?[，, ]*(?:不对|不是|错了|(?:刚刚?|刚才)?[说写打记]错了?|[更纠]正)[，,。！ ]*(?:应该是|应该|应为|改成|是)? ?(?P<zright>[^\s，,。！？]{1,16}?)(?: ?才对|[啦了啊哦喔])?(?:[，, ]*我?(?:刚刚?|刚才)?[说写打记搞弄]错了?)?[。！]*|(?:[啊哦诶哎欸嗯] ?[，,]?)?(?:又|已经)?(?:改[到成为]|换[成到])(?P<zmoved>[^\s，。！？]{1,12}?)了?[。！]*"
+    r"|(?:不对[，, ]*)?(?:不是|唔系|唔係)(?P<zold>[^\s，,他她它]{1,12}?)[，,。 ]*而?[是系係](?P<znew>[^\s，,我]{1,12}?)(?: ?(?:才对|先啱))?(?:[，, ]*我?(?:刚才)?(?:记|说|打|写|搞)错了?)?[。！]*|(?:[啊哦诶哎欸嗯]*[，, ]*(?:不对|错了|[说写打记搞]错了?)[，,。！ ]*)?[^\s，,是不]{0,8}是(?P<znew2>[^\s，,我]{1,12}?)[，, ]*不是(?P<zold2>[^\s，,]{1,12}?)[。！]*|[啊哦诶哎欸嗯喔]?[，, ]*(?:不对|不是|错了|(?:刚刚?|刚才)?[说写打记]错了?|[更纠]正)[，,。！ ]*(?:应该是|应该|应为|改成|是)? ?(?P<zright>[^\s，,。！？]{1,16}?)(?: ?才对|[啦了啊哦喔])?(?:[，, ]*我?(?:刚刚?|刚才)?[说写打记搞弄看算]错[^，。]{0,6})?[。！]*|(?:[啊哦诶哎欸嗯] ?[，,]?)?(?:又|已经)?(?:改[到成为]|换[成到])(?P<zmoved>[^\s，。！？]{1,12}?)了?[。！]*"
 )
 PUTS_ANEW = pattern(  # what somebody has told of, in other words: "correction: the rent is 650"
     rf"(?i)(?=\w){_NOPE}:? ?(?P<said>(?:the|my|our) (?P<of>(?:[\w'’]+ ){{0,2}}[\w'’]+) (?:is|are|was|costs?)(?: now| called| named| on| at)* (?P<new>(?:[^,;?]|,(?=\d))+?))(?:,? (?:sorry|i (?:wrote|typed|said|got|had) (?:it|that) wrong|my mistake))?[.!]*"
@@ -148,7 +149,7 @@ FORGETS_ALL = pattern(
 )  # nothing is left to ask back
 _NAMED = r"(?:(?:my|our|the) (?:[\w'’-]+ ){0,2}?)?(?!(?:me|us|you|it|that|this|those|these|them|they|him|his|her|their|he|she|everything|all|anything|some|to|how|about|up|out)\b)[\w'’-]+(?: (?-i:[A-Z])[\w'’-]+)?"
 FORGETS = pattern(  # an order by its form alone, of so few words that they are no more than a name
-    rf"(?i){_SAY}(?:forget(?: about)?|delete|erase|wipe|remove) (?P<what>{_NAMED}){_THANKS}|{_SAY}(?:forget|delete|erase|wipe|clear|remove) (?:what(?:ever)?) (?:you|u) (?:have|know|remember|saved|stored|kept)(?: (?:on|about|of))? (?P<known>{_NAMED}){_THANKS}|{_SAY}{_ERASE} (?:(?:the|that|my) (?:last )?(?:bit|thing|stuff|part|note|info)s?|what(?:ever)? {_SAID}(?: (?:you|u))?) (?:about|on|with) (?P<about>(?!(?:it|that|this|them|him|her)\b)[^,;.?!]{{2,60}}?){_THANKS}(?:[,;] [^?]{{1,60}})?|{_SAY}(?:(?:never|don['’]?t|do not)(?: (?:you|ever))* (?:mention|bring up|talk about|speak of)|stop (?:mentioning|bringing up|talking about)) (?P<never>{_NAMED})(?: to me)?(?: (?:again|ever|any ?more))*{_THANKS}|{_SAY}(?:don['’]?t|do not|never) (?:keep|store|save|hang on to|hold on to|remember) (?P<unkept>my [\w'’-]+(?: [\w'’-]+){{0,2}}?|(?:the|that) (?:thing|bit|stuff|part) (?:about|on|with) [^,;.?!]{{2,60}}?){_THANKS}"
+    rf"(?i){_SAY}(?:forget(?: about)?|delete|erase|wipe|remove) (?P<what>{_NAMED}){_THANKS}|{_SAY}(?:forget|delete|erase|wipe|clear|remove) (?:what(?:ever)?) (?:you|u) (?:have|know|remember|saved|stored|kept)(?: (?:on|about|of))? (?P<known>{_NAMED}){_THANKS}|{_SAY}forget (?:that|about how) (?P<that>(?!(?:i|you|we|it)\b)[a-z][^,;.?!]{{6,60}}?){_THANKS}(?:[,;] [^?]{{1,60}})?|{_SAY}{_ERASE} (?:(?:the|that|my) (?:last )?(?:bit|thing|stuff|part|note|info)s?|what(?:ever)? {_SAID}(?: (?:you|u))?) (?:about|on|with) (?P<about>(?!(?:it|that|this|them|him|her)\b)[^,;.?!]{{2,60}}?){_THANKS}(?:[,;] [^?]{{1,60}})?|{_SAY}(?:(?:never|don['’]?t|do not)(?: (?:you|ever))* (?:mention|bring up|talk about|speak of)|stop (?:mentioning|bringing up|talking about)) (?P<never>{_NAMED})(?: to me)?(?: (?:again|ever|any ?more))*{_THANKS}|{_SAY}(?:don['’]?t|do not|never) (?:keep|store|save|hang on to|hold on to|remember) (?P<unkept>my [\w'’-]+(?: [\w'’-]+){{0,2}}?|(?:the|that) (?:thing|bit|stuff|part) (?:about|on|with) [^,;.?!]{{2,60}}?){_THANKS}"
     r"|(?:请|帮我|麻烦)?把(?P<zh_what>[^\s，。？]{2,14}?)(?:那条|这条|这个|那个)?(?:给我)?(?:删|清)(?:掉|除|了)+(?:好了|算了)?[吧。！]*(?:[，,][^？?]{1,20})?|(?:请|帮我)?(?:把)?(?:忘[掉记]?|删[掉除]?)(?:了)?(?:我(?:之前|以前)?(?:说|讲|提)过?的?|你(?:知道|记得)的|所有)?(?:关于|有关)(?P<zh_about>[\u4e00-\u9fff\w]{1,8}?)的?(?:事情?|话|东西|信息|内容|一切|记忆)?(?:都|全)?了?[吧。！]*|(?:[^，,。？?]{2,24}[，,])?(?P<zh_of>[^\s，,。？?]{2,14}?)(?:的|[那这][个件]?|的[那这]件)(?:事情?|事儿)(?:就|都|给我|也|可以)*(?:忘|删)(?:掉|了|记|除)+[吧了。！]*|(?:请|帮我|你)*(?:忘[掉记]|删[掉除])了?(?P<zh_matter>[^\s，,。？?]{2,14}?)(?:的|[那这][个件]|的[那这]件)(?:事情?|事儿)[吧了。！]*(?:[，,][^？?]{1,20})?|(?:以后)?(?:再也)?(?:别|不要|不许)再?(?:跟我|和我)?提起?(?P<zh_never>[\u4e00-\u9fff]{2,6}?)了?[吧。！]*"
 )
 FORGETS_OWN = pattern(  # what it names itself, behind what it tells: "sold the ute, so you can wipe the rego for it"
@@ -163,11 +164,16 @@ RUN_ON = pattern(
 EXCLAIMS_ZH = pattern(
     r"今[天晚早儿][^，,。\d]{1,10}(?:[啊呀呐呜唉]|哈哈)[啊呀呜哈~！!。]*"
 )  # of a day that is like that
+SMALL_TALK_ZH = pattern(  # of the weather, and of how tired somebody is
+    r"[^我]*(?:今[儿天]个?|最近|外[头面]|这[几两]天)[^我，,]{0,6}(?:天气|[真好太怪贼可][冷热闷]|零下)[^我]*|[^，,。]{0,20}累死(?:个?人|我)?[了啊呀哈啦~！!。]*"
+)
 STAYS = pattern(r"(?:留[着著]|别[删忘]|不要[删忘]|不用[删忘]|保留)[吧了。！]*$")  # beside what is to be forgotten
 IF_TOLD = pattern(
     r"^我?(?:有没有|是不是|是否)?(?:之前|以前)?(?:跟你|和你)?(?:说|提|讲)过(?=.*(?:什么|[哪谁啥几]|多少))"
 )
-GOES_ON_ZH = pattern(r"涨|换|改|那|原来|之前")  # opens a question about before that names nothing
+GOES_ON_ZH = pattern(
+    r"涨|换|改|那|原[来先]|之前|本来|当初|最初|一?开始"
+)  # opens a question about before that names nothing
 ORIGIN = pattern(  # where a memory comes from
     r"(?i)\b(?:why|how (?:do|did|can|would|come|on earth)|makes? (?:you|u)|where(?:['’]?d| do| did| does| is| was)|who (?:told|said|gave)|source|based|c[ao]me from|got (?:that|this|it)|reason|basis|evidence|proof|explain|know that|sure)\b|为[什何啥]|凭|依据|根据|来源|[哪那][里儿]?来|[从打]哪|听来|怎么(?:会|知|晓|得)|谁(?:说|告|讲|跟)|出处|缘由|原因|确定"
 )

@@ -771,6 +771,12 @@ def test_whom_a_word_means_is_put_in_where_that_is_sure(text: str, before: list[
         ("Sorry, I said wrong, it is 450 francs for my mother.", "I send 400 francs", "I send 450 francs"),
         ("Actually no, it's three slabs, Dougie says two won't do", "2 slabs, six of em", "three slabs, six of em"),
         ("不对,是4620,我打错了", "房贷每个月15号扣,4260块", "房贷每个月15号扣,4620块"),
+        ("No wait, I told you wrong, Dod is asking £210 for it.", "Dod wants £180 cash", "Dod wants £210 cash"),
+        ("Not true, it was 120 euro from Farid, I checked.", "I borrowed 150 euro", "I borrowed 120 euro"),
+        ("nah wait its till the 15th she said", "tash is here till the 12th", "tash is here till the 15th"),
+        ("sorry i forgot, the rent is £600", "the deposit is £900", None),
+        ("啊不對，是三千八，我看錯收據了。", "烤箱壞掉，修理花了四千二", "烤箱壞掉，修理花了三千八"),
+        ("不对，不是老佟，是三楼的小孟借走的。", "我把电钻借给老佟了", "我把电钻借给三楼的小孟了"),
         ("欸不對,是借他三萬啦", "上禮拜借了兩萬塊給我弟", "上禮拜借了三萬塊給我弟"),
     ],
 )  # fmt: skip
@@ -889,6 +895,9 @@ def test_a_question_about_before_goes_on_from_the_last(text: str, before: str, w
         ("后门密码", ["recall"]),
         ("how much do i owe kieran again", ["recall"]),
         ("今天累死了哈哈", ["talk"]),
+        ("今儿个外头可真冷啊，都零下十五度了。", ["talk"]),
+        ("最近天气忽冷忽热，真的很容易感冒耶。", ["talk"]),
+        ("forget that tash is staying w me pls, she found a place", ["forget"]),
         ("今天下雨我没去上班", ["remember"]),
         ("我闺女上几年级", ["recall"]),
         ("轮胎多钱换的", ["recall"]),
@@ -937,6 +946,18 @@ def test_what_is_put_right_keeps_its_day() -> None:
     turns = [{"role": "user", "content": "dentist is thurs at 10.20 with mr patel (2026-03-12)"}]
     [one] = reader.read_request("oh no wait its 10.40 not 10.20", turns, WEDNESDAY)
     assert (one.what, one.when) == ("dentist is thurs at 10.40 with mr patel", "2026-03-12")
+
+
+@pytest.mark.parametrize(
+    ("text", "before"),
+    [
+        ("tash is on my couch till the 12th cos her lease ended", "owe mum 340 bucks for rego"),
+        ("paid mum 100 today so its 240 left now", "how long is tash stayin at mine"),
+        ("我把电钻借给楼下老佟了，他家装窗帘杆", "闺女元旦带着外孙回来"),
+    ],
+)
+def test_who_is_named_within_a_message_is_not_somebody_of_before(text: str, before: str) -> None:
+    assert [what for _, what in after(text, before, "Noted.")] == [text]
 
 
 def test_a_correction_of_something_else_gives_no_day() -> None:
