@@ -413,9 +413,9 @@ def test_a_process_that_ends_soon_loads_no_encoder_before_it_searches(tmp_path: 
     with MemOS(parts=Parts(vault=tmp_path, brief=True)) as kernel:
         kernel.add("Mira lives in Lisbon.")
         encoder = kernel.parts.embedder()
-        assert isinstance(encoder, Embedder) and encoder._model.if_made is None
+        assert isinstance(encoder, Embedder) and encoder._bert.if_made is None
         assert [hit.cube.text for hit in kernel.search("Where does Mira live?")] == ["Mira lives in Lisbon."]
-        assert encoder._model.if_made is not None
+        assert encoder._bert.if_made is not None
 
 
 @pytest.mark.parametrize("half", ["\ud800", "I live in \udc00 Rome."])
