@@ -295,7 +295,8 @@ class Finding(Service):
         # what is meant does not depend on how answers are found
         near, narrowed = self.find(caller, Search(query=op.query), MAX_NEAR, policy="memos")
         self._governance.record([narrowed])
-        cubes, least = [hit.cube for hit in near], self._config.scheduler.forget_score
+        cubes = sorted((hit.cube for hit in near), key=lambda cube: -shared.get(cube.id, 0))  # likeliest first
+        least = self._config.scheduler.forget_score
         close = [hit.cube for hit in near if hit.why["near"] >= least]
         most = max((shared.get(cube.id, 0) for cube in close), default=0)
         if facts or (is_final and most <= len(words) / 2):  # "my sister's birthday" is not that of my brother
