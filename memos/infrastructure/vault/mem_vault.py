@@ -42,7 +42,16 @@ from memos.infrastructure.vault.store.folder_lock import FolderLock
 from memos.infrastructure.vault.store.transactions import IN, LATEST, moment
 from memos.infrastructure.vault.stores import OpenStore, Place, shelf_of, store_of
 from memos.infrastructure.vault.tables.ageing_table import AgeingTable, SupersededTable
-from memos.infrastructure.vault.tables.cube_table import CUBE, CURRENT, DERIVED, STATE, CubeRows, CubeWriter, UsageTable
+from memos.infrastructure.vault.tables.cube_table import (
+    CUBE,
+    CURRENT,
+    DERIVED,
+    STATE,
+    CubeRows,
+    CubeWriter,
+    UsageTable,
+    kept,
+)
 from memos.infrastructure.vault.tables.grant_table import CredentialTable, GrantTable
 from memos.infrastructure.vault.tables.job_list import OPEN, JobList, UndoTable
 from memos.infrastructure.vault.tables.set_aside import HoldTable, QuarantineTable, SnapshotTable
@@ -291,8 +300,8 @@ class MemVault:
         sql = f"""SELECT n, deleted, {LATEST}, EXISTS (SELECT 1 FROM uses WHERE n > ?),
                   EXISTS (SELECT 1 FROM heads WHERE expires > ? AND expires <= {LATEST}),
                   EXISTS (SELECT 1 FROM superseded WHERE undone IS NULL) FROM clock"""
-        now = self.now().isoformat()
-        [(change, deleted, at, used, lapsed, replaced)] = self._db.rows(sql, now, now, use, after.isoformat(), now, now)
+        now = kept(self.now())
+        [(change, deleted, at, used, lapsed, replaced)] = self._db.rows(sql, now, now, use, kept(after), now, now)
         self._db.heard(at)  # what another process has written down
         return News(int(change), int(deleted), moment(at), bool(used), bool(lapsed), bool(replaced))
 
@@ -300,7 +309,7 @@ class MemVault:
         """What changed after `n`: plaintext cubes that are in one of `states`, and the ids of others that are there."""
         fits = f"CASE WHEN h.form = ? AND {STATE} {IN} THEN 1 ELSE 0 END"
         sql = CURRENT.replace("SELECT", f"SELECT h.id, {fits},", 1) + "AND h.id IN (SELECT id FROM changes WHERE n > ?)"
-        rows = self._db.rows(sql, Form.PLAINTEXT, self.now().isoformat(), json.dumps(list(states)), n)
+        rows = self._db.rows(sql, Form.PLAINTEXT, kept(self.now()), json.dumps(list(states)), n)
         return [self._rows.cube(row[2:]) for row in rows if row[1]], [row[0] for row in rows if not row[1]]
 
     def deleted(self, ids: Iterable[str]) -> list[str]:
