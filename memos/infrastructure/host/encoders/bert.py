@@ -23,9 +23,8 @@ from memos.lazy import Lazy
 Floats = npt.NDArray[np.float32]
 Places = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-Layers = Callable[
-    [Floats, Places, Mask], Floats
-]  # words [texts, tokens, dim], types and mask [texts, tokens] -> as words
+# words [texts, tokens, dim], types and mask [texts, tokens] -> hidden states, as words
+Layers = Callable[[Floats, Places, Mask], Floats]
 _STEPS = 512  # of one in the table of GELU
 
 

@@ -140,7 +140,7 @@ class Embedder:
         """False if NumPy reads so many more: before torch would be imported, and until that is done, as nobody who has
         asked for something waits for it."""
         self._characters += characters
-        if "torch" in sys.modules and not self._loading.if_made:
+        if not self._published or ("torch" in sys.modules and not self._loading.if_made):
             return True
         loading = self._loading() if self._characters > FEW_CHARACTERS else self._loading.if_made
         return loading is not None and not loading.is_alive()

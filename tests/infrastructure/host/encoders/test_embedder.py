@@ -19,7 +19,7 @@ from memos.config import EmbedderConfig
 from memos.errors import HostError, ModelNotFound
 from memos.infrastructure.host.encoders import weights
 from memos.infrastructure.host.encoders.bert import NumpyLayers
-from memos.infrastructure.host.encoders.embedder import Embedder
+from memos.infrastructure.host.encoders.embedder import FEW_CHARACTERS, Embedder
 
 # First values of sentence-transformers 6.2's encode(normalize_embeddings=True) with all-MiniLM-L6-v2.
 REFERENCE = {
@@ -162,6 +162,12 @@ def test_a_folder_without_a_needed_file_is_told(folder: Path, file: str) -> None
     (folder / file).unlink()
     with pytest.raises(ModelNotFound, match=f"no {file}"):
         Embedder(EmbedderConfig(path=str(folder)))
+
+
+def test_a_folder_is_read_by_transformers_however_much_there_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    embedder = Embedder(EmbedderConfig(path=str(folder)))
+    monkeypatch.delitem(sys.modules, "torch")  # as in a process that has not imported it
+    assert embedder._in_torch(FEW_CHARACTERS + 1) and embedder._loading.if_made is None
 
 
 def test_broken_weights_of_a_folder_are_told(folder: Path) -> None:
