@@ -168,9 +168,7 @@ SMALL_TALK_ZH = pattern(  # of the weather, and of how tired somebody is
     r"[^我]*(?:今[儿天]个?|最近|外[头面]|这[几两]天)[^我，,]{0,6}(?:天气|[真好太怪贼可][冷热闷]|零下)[^我]*|[^，,。]{0,20}累死(?:个?人|我)?[了啊呀哈啦~！!。]*"
 )
 STAYS = pattern(r"(?:留[着著]|别[删忘]|不要[删忘]|不用[删忘]|保留)[吧了。！]*$")  # beside what is to be forgotten
-IF_TOLD = pattern(
-    r"^我?(?:有没有|是不是|是否)?(?:之前|以前)?(?:跟你|和你)?(?:说|提|讲)过(?=.*(?:什么|[哪谁啥几]|多少))"
-)
+IF_TOLD = pattern(r"^我?(?:有没有|是不是|是否)(?:之前|以前)?(?:跟你|和你)?(?:说|提|讲)过(?=.*(?:什么|[哪谁啥几]|多少))")
 GOES_ON_ZH = pattern(
     r"涨|换|改|那|原[来先]|之前|本来|当初|最初|一?开始"
 )  # opens a question about before that names nothing

@@ -895,6 +895,7 @@ def test_a_question_about_before_goes_on_from_the_last(text: str, before: str, w
         ("后门密码", ["recall"]),
         ("how much do i owe kieran again", ["recall"]),
         ("今天累死了哈哈", ["talk"]),
+        ("我有没有说过我健身卡什么时候到期", ["recall"]),
         ("今儿个外头可真冷啊，都零下十五度了。", ["talk"]),
         ("最近天气忽冷忽热，真的很容易感冒耶。", ["talk"]),
         ("forget that tash is staying w me pls, she found a place", ["forget"]),
@@ -958,6 +959,10 @@ def test_what_is_put_right_keeps_its_day() -> None:
 )
 def test_who_is_named_within_a_message_is_not_somebody_of_before(text: str, before: str) -> None:
     assert [what for _, what in after(text, before, "Noted.")] == [text]
+
+
+def test_what_was_said_often_is_kept_whole() -> None:
+    assert [what for _, what in after("我说过多少次了，我不吃香菜")] == ["我说过多少次了，我不吃香菜"]
 
 
 def test_a_correction_of_something_else_gives_no_day() -> None:
