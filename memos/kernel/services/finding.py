@@ -290,7 +290,7 @@ class Finding(Service):
         shared = {cube.id: len(words.intersection(terms(said_words(cube)))) for cube in texts}
         literal = all(words.issuperset(terms(wanted.relation)) for wanted in facts)  # the words are those of its name
         says_all = _says_all(op.query, words)
-        if words and literal and (all_words := [cube for cube in texts if says_all(said_words(cube))]):
+        if words and literal and (all_words := [c for c in texts if shared[c.id] and says_all(said_words(c))]):
             return _least(all_words, says_all), []
         # what is meant does not depend on how answers are found
         near, narrowed = self.find(caller, Search(query=op.query), MAX_NEAR, policy="memos")

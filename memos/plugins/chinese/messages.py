@@ -59,7 +59,12 @@ def other_words(question: str) -> list[str]:
     plain = simplified(question)
     groups = (group for group in _same() if any(word in plain for word in group))
     words = list(dict.fromkeys(word for group in groups for word in group if word not in plain))
-    return words if plain == question else [OpenCC("s2t").convert(word) for word in words]
+    return words if plain == question else [_traditional().convert(word) for word in words]
+
+
+@cache
+def _traditional() -> OpenCC:
+    return OpenCC("s2t")
 
 
 @cache
