@@ -162,7 +162,10 @@ def whole(asked: Asked, text: str, facts: Callable[[str], Sequence[Fact]]) -> As
     is_said = re.search(r"[.!;。！；]\s*$|\d", before) and not wordings.OF_MESSAGE.search(
         re.sub(r"\bso\s*$", "", before)
     )
-    told = before if is_said and not wordings.REPLIES.fullmatch(before) else ""
+    is_torn = re.search(rf"(?:[\w'’]+ ){{{_FEW_WORDS + 1},}}$", before) and not wordings.KEEPS.search(
+        before
+    )  # within a clause
+    told = before if is_torn or (is_said and not wordings.REPLIES.fullmatch(before)) else ""
     tail = "" if wordings.ADDS_NOTHING.fullmatch(after) else after
     return asked.model_copy(update={"what": told + asked.what + tail})
 
@@ -257,7 +260,7 @@ def is_told(text: str, asked: Asked, states: bool, has_fact: bool, day: date) ->
 def to_forget(text: str, asked: Asked, states: Callable[[str], bool]) -> tuple[Asked, ...]:
     """What is told to be forgotten in words of its own, by the form of a message, where the tagger has none of them, or
     not what the message tells before that. states: true of words that state something."""
-    own = wordings.FORGETS_OWN.fullmatch(text) if asked.intent == "forget" else None
+    own = wordings.FORGETS_OWN.fullmatch(text) if "forget" in (asked.intent, asked.doubted) else None
     if own and own["told"] and states(own["told"]):
         return Asked(intent="remember", what=own["told"]), Asked(intent="forget", what=own["what"])
     order = wordings.FORGETS.fullmatch(text)
@@ -266,7 +269,7 @@ def to_forget(text: str, asked: Asked, states: Callable[[str], bool]) -> tuple[A
     if order:
         unsure = asked if asked.doubted == "forget" else Asked(intent="forget")
         return (unsure.model_copy(update={"what": next(filter(None, order.groups()))}),)
-    return (Asked(intent="forget", what=own["what"]),) if own else ()
+    return (Asked(intent="forget", what=own["what"]),) if own and not asked.doubted else ()
 
 
 def follow_up(text: str, asked: Asked, turns: Sequence[Mapping[str, object]]) -> Asked | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
@@ -819,16 +820,52 @@ def test_what_is_told_behind_an_order_to_forget_is_kept() -> None:
     ]
 
 
-def test_what_an_order_to_forget_names_itself_is_meant_and_not_what_was_spoken_of() -> None:
-    turns = [
-        {"role": "user", "content": "What day was shearing on originally?"},
-        {"role": "assistant", "content": "You said: “Shearers are coming Monday week, Dougie's crew, six of em.”"},
-        {"role": "user", "content": "how did brodie hurt himself"},
-        {"role": "assistant", "content": "You said: “Brodie broke his wrist off the trampoline on Sunday.”"},
-    ]
+TOLD = (
+    ("user", "What day was shearing on originally?"),
+    ("assistant", "You said: “Shearers are coming Monday week, Dougie's crew, six of em.”"),
+    ("user", "how did brodie hurt himself"),
+    ("assistant", "You said: “Brodie broke his wrist off the trampoline on Sunday.”"),
+)
+COST = (
+    ("user", "What'd it cost"),
+    (
+        "assistant",
+        "You said: “Finn starts kindy on the 2nd of Feb, Tayla's got her formal on the 12th of December and the "
+        "dress cost me 380 bloody dollars.”",
+    ),
+    ("user", "Dougie can't make it that Monday so we've moved the shearing to the Thursday (2026-12-03)"),
+    ("user", "how did brodie hurt himself"),
+    (
+        "assistant",
+        "You said: “Brodie broke his wrist off the trampoline on Sunday, cast stays on for five weeks (2026-11-29).”",
+    ),
+)
+
+
+def turns_of(said: Sequence[tuple[str, str]]) -> list[dict[str, object]]:
+    return [{"role": role, "content": words} for role, words in said]
+
+
+@pytest.mark.parametrize("said", [TOLD, COST])
+def test_what_an_order_to_forget_names_itself_is_meant_and_not_what_was_spoken_of(
+    said: Sequence[tuple[str, str]],
+) -> None:
     both = MemReader(TextTagger(), TextTagger(STATEMENTS))
-    found = both.read_request("Sold the ute today so you can wipe the rego for it", turns, WEDNESDAY)
+    found = both.read_request("Sold the ute today so you can wipe the rego for it", turns_of(said), WEDNESDAY)
     assert [(one.intent, one.what) for one in found] == [("remember", "Sold the ute today"), ("forget", "the rego")]
+
+
+def test_a_clause_is_kept_whole() -> None:
+    said = (
+        ("user", "The ute's rego is S482 BKT and it's due in October (2027-10-01/2027-10-31)"),
+        (
+            "user",
+            "Finn starts kindy on the 2nd of Feb (2027-02-02)\nTayla's got her formal on the 12th of December "
+            "(2026-12-12)\nthe dress cost me 380 bloody dollars",
+        ),
+    )
+    text = "Dougie can't make it that Monday so we've moved the shearing to the Thursday"
+    assert [one.what for one in reader.read_request(text, turns_of(said), WEDNESDAY)] == [text]
 
 
 EARLIER = (
