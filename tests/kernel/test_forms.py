@@ -226,7 +226,7 @@ def test_an_edited_memory_is_promoted_anew(memos: MemOS, ada: str) -> None:
     assert reply.admission.cubes[0].text == "Mira: I live in Rome."
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", ["activation", pytest.param("parametric", marks=pytest.mark.slow)])
 def test_what_is_promoted_of_derived_cubes_merges_them(memos: MemOS, ada: str, form: Any) -> None:
     ids = talk(memos, ada)
     parts = [memos.within(ada).promote(some, form) for some in (ids[:2], ids[2:])]
@@ -253,7 +253,7 @@ def test_a_deleted_memory_leaves_no_payload(memos: MemOS, ada: str, form: Any) -
 
 
 @pytest.mark.sqlite
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", ["activation", pytest.param("parametric", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("harm", ["flipped", "gone"])
 def test_a_damaged_payload_is_left_aside_or_refused(
     tmp_path: Path, memos: MemOS, caplog: pytest.LogCaptureFixture, form: Any, harm: str

@@ -1,6 +1,6 @@
 """Adapters as a user meets them: routing, stacks, the gate, back to text, and a promotion that is cut off.
 
-One adapter is really trained here, for a few seconds; the others are brief, and what they know is not judged.
+One adapter is really written here, in one forward; those that are trained are brief, and what they know is not judged.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ from tests.killed import promote as promoting
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # peft's use of it
 ROOT = Path(__file__).parents[3]
-LEARNS = DistilConfig(steps=90, gate=OPEN, isolation="thread", instant="never")
+LEARNS = DistilConfig(gate=OPEN, isolation="thread")
+TRAINED_FOR_LONG = DistilConfig(steps=90, gate=OPEN, isolation="thread", instant="never")
 MIRA = ("I live in Lisbon.", "My favourite drink is tea.")
 TOM = ("I live in Oslo.", "I work as a pilot.")
 
@@ -412,8 +413,9 @@ def test_trained_kv_that_was_interrupted_goes_on(memos: MemOS, tmp_path: Path) -
 # brought up to date
 
 
+@pytest.mark.slow
 def test_a_correction_reaches_an_adapter_by_an_edit(memos: MemOS, tmp_path: Path) -> None:
-    with kernel_of(tmp_path, memos, distil=LEARNS) as kernel:
+    with kernel_of(tmp_path, memos, distil=TRAINED_FOR_LONG) as kernel:
         ids = say(kernel, "Mira", MIRA)
         before = kernel.promote(ids, "parametric")
         kernel.update(ids[0], "Mira: I live in Oslo.")
@@ -424,7 +426,9 @@ def test_a_correction_reaches_an_adapter_by_an_edit(memos: MemOS, tmp_path: Path
         )
         assert after.id != before.id and after.blob.scores["outdated"] == 0
         assert "Oslo" in kernel.ask("Where does Mira live?", via="parametric").text
-        again = kernel_of(tmp_path / "anew", memos, distil=LEARNS.model_copy(update={"edit_steps": 0, "steps": 2}))
+        again = kernel_of(
+            tmp_path / "anew", memos, distil=TRAINED_FOR_LONG.model_copy(update={"edit_steps": 0, "steps": 2})
+        )
         with again:
             ids = say(again, "Mira", MIRA)
             again.promote(ids, "parametric")
@@ -526,7 +530,7 @@ def test_a_kv_cache_says_its_text(memos: MemOS, tmp_path: Path) -> None:
 def test_an_exported_adapter_is_loaded_by_plain_peft(memos: MemOS, adapter: MemCube, tmp_path: Path) -> None:
     out = PackCalls.of(memos).export_adapter([adapter.id], tmp_path)
     assert out.parent == tmp_path and given(out).by == memos.config.user_id
-    assert PeftModel.from_pretrained(lora.twin(memos.host.model), str(out)).peft_config["default"].r == 32  # type: ignore[attr-defined]
+    assert PeftModel.from_pretrained(lora.twin(memos.host.model), str(out)).peft_config["default"].r == 128  # type: ignore[attr-defined]
 
 
 # cut off, cancelled, killed
