@@ -18,6 +18,7 @@ from memos.config import Config, ServeConfig
 from memos.errors import Denied, InputError
 from memos.infrastructure.vault.store.folder_lock import claimed
 from memos.interface.doors.api.memory import Memory
+from memos.interface.reading.phrasebook import reply_openings
 from memos.plugins.server.app import create_app
 from memos.plugins.server.edge.edge import is_loopback
 
@@ -40,7 +41,8 @@ def serve(settings: Config, vault: Path | None, ready: Callable[[str], None]) ->
         with claim as announce, listening(config.host, config.port) as listener:
             address = f"{host}:{listener.getsockname()[1]}"
             announce(f"process {os.getpid()} at {address}")
-            memory.kernel.host  # noqa: B018  loaded before the first request
+            memory.kernel.host  # noqa: B018  loaded before the first request, as the languages are
+            reply_openings("")
             memory.kernel.parts.operator().refresh_soon()
             app = create_app(memory, config, loopback=loopback)
             server = NotifyingServer(settings_of(app, config), lambda: ready(f"http://{address}"))
