@@ -24,7 +24,7 @@ from memos.operation.finding.columns import Column, Mask, Parts, Rows, at, benea
 from memos.operation.policies.policy import asks, standing
 
 AROUND = 2  # rows before and after one whose words count for it
-WINDOW_ROWS, MAX_WINDOW_ROWS = 4, 3  # how often, in the mean, a row opens a window; rows read together
+WINDOW_ROWS, MAX_WINDOW_ROWS = 6, 5  # how often, in the mean, a row opens a window; rows read together
 MAX_GROUP_ROWS, NEAR_ROWS = 512, 32  # of a group that is given whole; else how many on either side
 _COLUMNS = tuple("version asks replies opens standing turn scope kind speaker subject said thread before after".split())
 _CODED = ("kind", "speaker", "subject")  # columns of codes, whose values are named so with an s
@@ -245,7 +245,7 @@ class Catalog:
     def window(self, row: int, size: Callable[[int], int], most: int, before: int) -> tuple[list[int], list[int]]:
         """(the rows said before a window, those of the window), in order: those that are read together with a row.
 
-        A thread is cut before every fourth row or so, by its words, and where a window would have too many rows or more
+        A thread is cut before every sixth row or so, by its words, and where a window would have too many rows or more
         than `most` characters; so what is added or dropped changes no window but those near it. before: characters of
         the rows before, which belong to the context alone. size: characters of a row.
         """

@@ -19,7 +19,7 @@ from memos.operation.finding.vector_index import Coarse, TokenIndex, VectorIndex
 from memos.operation.policies.policy import terms
 
 ReadTokens = Callable[[Iterable[str]], Mapping[str, Coarse]]  # ids -> the tokens of each that has any
-MAX_WINDOW_CHARS, MAX_BEFORE_CHARS = 500, 250  # of texts that are embedded together, and of those before them
+MAX_WINDOW_CHARS, MAX_BEFORE_CHARS = 500, 200  # of texts that are embedded together, and of those before them
 MIN_BULK_ROWS = 4096  # from which an index of words is built in bulk
 
 

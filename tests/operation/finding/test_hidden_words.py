@@ -63,12 +63,12 @@ def test_vectors_are_made_anew_where_the_rules_mask_and_nowhere_else(tmp_path: P
     with MemVault(tmp_path) as vault:
         for one in (
             cube("a", "write to ann@example.org", thread="t"),
-            cube("b", "or call", thread="t"),
+            cube("b", "or knock", thread="t"),
             cube("c", "tea"),
         ):
             vault.put(one)
-    whole = ["write to ann@example.org or call"] * 2
-    masked = ["write to [email] or call"] * 2
+    whole = ["write to ann@example.org or knock"] * 2
+    masked = ["write to [email] or knock"] * 2
     assert read_anew(tmp_path, GovernanceConfig()) == sorted(["tea", *whole])
     assert read_anew(tmp_path, GovernanceConfig()) == []
     assert read_anew(tmp_path, MASKED) == masked
