@@ -162,9 +162,8 @@ def whole(asked: Asked, text: str, facts: Callable[[str], Sequence[Fact]]) -> As
     is_said = re.search(r"[.!;。！；]\s*$|\d", before) and not wordings.OF_MESSAGE.search(
         re.sub(r"\bso\s*$", "", before)
     )
-    is_torn = re.search(rf"(?:[\w'’]+ ){{{_FEW_WORDS + 1},}}$", before) and not wordings.KEEPS.search(
-        before
-    )  # within a clause
+    clause = re.split(r"[^\w'’ ]", before)[-1]  # in which the tagger has cut: "Dougie can't make it | that Monday"
+    is_torn = len(clause.split()) > _FEW_WORDS and not wordings.KEEPS.search(before)
     told = before if is_torn or (is_said and not wordings.REPLIES.fullmatch(before)) else ""
     tail = "" if wordings.ADDS_NOTHING.fullmatch(after) else after
     return asked.model_copy(update={"what": told + asked.what + tail})
