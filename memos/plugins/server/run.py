@@ -41,8 +41,8 @@ def serve(settings: Config, vault: Path | None, ready: Callable[[str], None]) ->
         with claim as announce, listening(config.host, config.port) as listener:
             address = f"{host}:{listener.getsockname()[1]}"
             announce(f"process {os.getpid()} at {address}")
-            memory.kernel.host  # noqa: B018  loaded before the first request, as the languages are
-            reply_openings("")
+            memory.kernel.host  # noqa: B018  loaded before the first request
+            reply_openings("")  # as are the languages, all of which it asks
             memory.kernel.parts.operator().refresh_soon()
             app = create_app(memory, config, loopback=loopback)
             server = NotifyingServer(settings_of(app, config), lambda: ready(f"http://{address}"))

@@ -73,6 +73,7 @@ _COULD_YOU = pattern(r"(?:can|could|would|will) you (?=.+\?$)", re.IGNORECASE)
 _OF_SOMEBODY = pattern(rf"(?:my|our|what|where|who|when|how|I|{NAME})\b")  # not "Will you forget me?"
 _FROM_MEMORY = pattern(r"(?: from (?:your |the )?memory)?[\s.!。！]*$", re.IGNORECASE)
 _FEW_WORDS = 3
+_THAT_DAY = pattern(r"(?i)(?:that|this|next|last) (?:\w+day|week(?:end)?|month|year|morning|afternoon|evening|night)\b")
 _NOTHING = pattern(r"(?:it|that|this|about it|about that)?[.!。！\s]*", re.IGNORECASE)  # "Forget it."
 
 _JOINED = pattern(r"(?:(?:and|but|so|also|then|oh|please|ok(?:ay)?),? )+|(?:另外|还有|对了|然后)[，,]?", re.IGNORECASE)
@@ -162,8 +163,9 @@ def whole(asked: Asked, text: str, facts: Callable[[str], Sequence[Fact]]) -> As
     is_said = re.search(r"[.!;。！；]\s*$|\d", before) and not wordings.OF_MESSAGE.search(
         re.sub(r"\bso\s*$", "", before)
     )
-    clause = re.split(r"[^\w'’ ]", before)[-1]  # in which the tagger has cut: "Dougie can't make it | that Monday"
-    is_torn = len(clause.split()) > _FEW_WORDS and not wordings.KEEPS.search(before)
+    clause = re.split(r"[^\w'’ ]", before)[-1].split()  # "Dougie can't make it | that Monday", cut by the tagger
+    is_torn = len(clause) > _FEW_WORDS and clause[-1] != "that" and _THAT_DAY.match(asked.what)
+    is_torn = is_torn and not wordings.KEEPS.search(before)
     told = before if is_torn or (is_said and not wordings.REPLIES.fullmatch(before)) else ""
     tail = "" if wordings.ADDS_NOTHING.fullmatch(after) else after
     return asked.model_copy(update={"what": told + asked.what + tail})

@@ -868,6 +868,19 @@ def test_a_clause_is_kept_whole() -> None:
     assert [one.what for one in reader.read_request(text, turns_of(said), WEDNESDAY)] == [text]
 
 
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("I would like you to change my city to Oslo", "my city to Oslo"),
+        ("could you please go ahead and update my phone number to 555 0100", "my phone number to 555 0100"),
+        ("i just wanted to tell you that my sister is called Anna", "my sister is called Anna"),
+        ("i think i told you wrong my brother is 32", "my brother is 32"),
+    ],
+)
+def test_how_something_is_told_is_no_part_of_it(text: str, what: str) -> None:
+    assert after(text) == [("remember" if "sister" in text else "correct", what)]
+
+
 EARLIER = (
     "My hip replacement is on the 14th of November, with a Mr Brannigan.",
     "The retainer agreed with her is CHF 6,500.",
