@@ -1,10 +1,12 @@
-"""What a reader takes a text for, however it is spelt (the skeleton of UTS #39); knows characters and no languages."""
+"""What a reader takes a text for, however it is spelt (the skeleton of UTS #39); knows characters and no grammar."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from functools import lru_cache
+from functools import cache, lru_cache
+
+from opencc import OpenCC
 
 # variants that Unicode names by their letter: ɪ, ı, ø, 🄰, 🅰, 🇦, ⒜
 _LATIN = re.compile(r"\b(?:LATIN|REGIONAL INDICATOR).* LETTER (?:.* )?([A-Z])(?: WITH .*)?$")
@@ -38,3 +40,14 @@ def _seen(character: str) -> str:
 def skeleton(text: str) -> str:
     """A text to compare with patterns, never to keep or to show; each character is looked at by itself."""
     return text if text.isascii() and text.isprintable() else "".join(map(_seen, text))
+
+
+def simplified(text: str) -> str:
+    """A text with simplified Chinese characters, of the same length."""
+    plain = text if text.isascii() else _traditional().convert(text)
+    return plain if len(plain) == len(text) else text
+
+
+@cache
+def _traditional() -> OpenCC:
+    return OpenCC("t2s")

@@ -125,6 +125,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def running_server() -> Iterator[Any]:
     """A PostgreSQL server of its own, as pgserver gives it, in a folder that goes with it."""
     pgserver = pytest.importorskip("pgserver")
+    import psutil  # which it needs
+
     folder = Path(tempfile.mkdtemp(prefix="memos-postgres-"))
     server = pgserver.get_server(folder / "data")
     try:
@@ -133,7 +135,8 @@ def running_server() -> Iterator[Any]:
     finally:
         with suppress(ProcessLookupError):
             os.kill(server.get_pid(), signal.SIGQUIT)  # at once: nothing of it is wanted any more
-        server.cleanup()
+        with suppress(psutil.NoSuchProcess):  # it may end while it is looked for
+            server.cleanup()
         shutil.rmtree(folder, ignore_errors=True)
 
 

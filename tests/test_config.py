@@ -9,8 +9,9 @@ from typing import get_args
 import pytest
 from pydantic import ValidationError
 
-from memos.config import AskStep, Config, IngestStep, Section, Step, load_config, parse_config
+from memos.config import Config, Section, load_config
 from memos.errors import ConfigError
+from memos.plugins.experiment.config import AskStep, IngestStep, RunConfig, Step, load_run, parse_run
 
 Write = Callable[[str], Path]
 
@@ -50,7 +51,7 @@ def test_a_given_key_is_taken_and_the_rest_stay_default(write: Write) -> None:
 )
 def test_a_typo_is_told_with_its_path_and_the_nearest_key(write: Write, text: str, told: str) -> None:
     with pytest.raises(ConfigError) as error:
-        load_config(write(text))
+        load_run(write(text))
     assert told in str(error.value)
 
 
@@ -75,7 +76,7 @@ def test_a_wrong_value_is_told_with_its_path_the_rule_and_what_was_given(
     write: Write, text: str, path: str, rule: str, given: str
 ) -> None:
     with pytest.raises(ConfigError) as error:
-        load_config(write(text))
+        load_run(write(text))
     message = str(error.value)
     assert message.startswith(path + ":")
     assert rule in message
@@ -113,9 +114,7 @@ def test_a_wrong_override_is_told(write: Write, override: str, told: str) -> Non
 
 
 def test_files_of_steps_are_relative_to_the_yaml(write: Write, tmp_path: Path) -> None:
-    config = load_config(
-        write("experiment: {steps: [{ingest: talk.jsonl}, {ask: {via: none, questions: /abs/q.jsonl}}]}")
-    )
+    config = load_run(write("experiment: {steps: [{ingest: talk.jsonl}, {ask: {via: none, questions: /abs/q.jsonl}}]}"))
     ingest, ask = config.experiment.steps
     assert isinstance(ingest, IngestStep)
     assert isinstance(ask, AskStep)
@@ -146,8 +145,8 @@ def test_a_config_does_not_change() -> None:
 
 
 def test_a_config_survives_its_own_dump() -> None:
-    config = parse_config({"experiment": {"steps": [{"tick": 2}, {"promote": {"to": "parametric"}}]}})
-    assert parse_config(config.model_dump(mode="json")) == config
+    config = parse_run({"experiment": {"steps": [{"tick": 2}, {"promote": {"to": "parametric"}}]}})
+    assert parse_run(config.model_dump(mode="json")) == config
 
 
 # Keys whose name, type and bounds say all there is to say.
@@ -168,7 +167,7 @@ def sections(section: type[Section]) -> Iterator[type[Section]]:
 def test_every_key_says_what_it_is_for() -> None:
     silent = [
         f"{section.__name__}.{name}"
-        for root in (Config, *get_args(Step))
+        for root in (RunConfig, *get_args(Step))
         for section in sections(root)
         for name, field in section.model_fields.items()
         if not field.description and name not in SELF_EVIDENT and name not in Config.model_fields

@@ -1,7 +1,6 @@
 """The whole tree of settings, frozen: read from YAML, with unknown keys and wrong types refused by their path."""
 
 from memos.config.distil import DistilConfig, GateConfig
-from memos.config.experiment import AskStep, DemoteStep, ExperimentConfig, IngestStep, PromoteStep, Step, TickStep
 from memos.config.governance import (
     AuditConfig,
     CustomPattern,
@@ -28,10 +27,9 @@ from memos.config.section import Section
 from memos.config.serve import KeyLimits, ServeConfig
 from memos.config.storage import JobsConfig, QuotaConfig, VaultConfig
 
-__all__ = ["ActivationConfig", "AgeingConfig", "AskStep", "AuditConfig", "Config", "CuratorsConfig", "CustomPattern"]
-__all__ += ["DecodeConfig", "DemoteStep", "DistilConfig", "EmbedderConfig", "ExperimentConfig", "FidelityConfig"]
-__all__ += ["GateConfig", "GovernanceConfig", "IngestStep", "JobsConfig", "KeyLimits", "LifecycleConfig"]
-__all__ += ["LimitConfig", "LimitsConfig"]
-__all__ += ["MemoryOSConfig", "ModelConfig", "PromoteStep", "QuarantineConfig", "QuotaConfig", "ReaderConfig"]
-__all__ += ["Redact", "RedactionConfig", "RetrievalConfig", "SchedulerConfig", "Section", "ServeConfig", "Step"]
-__all__ += ["TickStep", "TrustConfig", "VaultConfig", "load_config", "parse_config", "parse_yaml"]
+__all__ = ["ActivationConfig", "AgeingConfig", "AuditConfig", "Config", "CuratorsConfig", "CustomPattern"]
+__all__ += ["DecodeConfig", "DistilConfig", "EmbedderConfig", "FidelityConfig", "GateConfig", "GovernanceConfig"]
+__all__ += ["JobsConfig", "KeyLimits", "LifecycleConfig", "LimitConfig", "LimitsConfig", "MemoryOSConfig"]
+__all__ += ["ModelConfig", "QuarantineConfig", "QuotaConfig", "ReaderConfig", "Redact", "RedactionConfig"]
+__all__ += ["RetrievalConfig", "SchedulerConfig", "Section", "ServeConfig", "TrustConfig", "VaultConfig"]
+__all__ += ["load_config", "parse_config", "parse_yaml"]

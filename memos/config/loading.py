@@ -10,7 +10,6 @@ import yaml
 from pydantic import Field, ValidationError
 
 from memos.config.distil import DistilConfig
-from memos.config.experiment import AskStep, ExperimentConfig, IngestStep, Step
 from memos.config.governance import GovernanceConfig
 from memos.config.models import ActivationConfig, DecodeConfig, EmbedderConfig, FidelityConfig, ModelConfig
 from memos.config.operation import (
@@ -56,11 +55,11 @@ class Config(Section):
     lifecycle: LifecycleConfig = LifecycleConfig()
     serve: ServeConfig = ServeConfig()
     distil: DistilConfig = DistilConfig()
-    experiment: ExperimentConfig = ExperimentConfig()
+    experiment: object = Field(None, description="what `memos run` does; it reads this by itself")
 
 
 def load_config(path: str | Path | None, overrides: tuple[str, ...] = ()) -> Config:
-    """Read a YAML file; `overrides` are `a.b=value` with YAML values. Paths in steps are made relative to the file.
+    """Read a YAML file; `overrides` are `a.b=value` with YAML values.
 
     path: None for the embedded default.
     Raises ConfigError that names the key's path, the rule and the nearest valid key.
@@ -68,10 +67,7 @@ def load_config(path: str | Path | None, overrides: tuple[str, ...] = ()) -> Con
     data = {} if path is None else _read(Path(path))
     for item in overrides:
         _override(data, item)
-    config = parse_config(data)
-    base = Path(path or ".").parent
-    steps = tuple(_relative(step, base) for step in config.experiment.steps)
-    return config.model_copy(update={"experiment": config.experiment.model_copy(update={"steps": steps})})
+    return parse_config(data)
 
 
 class _Loader(yaml.SafeLoader):
@@ -144,13 +140,3 @@ def _override(data: dict[str, object], item: str) -> None:
             raise ConfigError(f"--set {key}: {section} is not a section")
         data = inner
     data[last] = value
-
-
-def _relative(step: Step, base: Path) -> Step:
-    match step:
-        case IngestStep(ingest=file):
-            return IngestStep(ingest=base / file)
-        case AskStep(ask=ask):
-            return AskStep(ask=ask.model_copy(update={"questions": base / ask.questions}))
-        case _:
-            return step

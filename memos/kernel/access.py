@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
-from datetime import datetime
+from datetime import date, datetime
 from functools import lru_cache
 from hashlib import sha256
 from itertools import islice
@@ -237,6 +237,10 @@ class Service:
         self._host, self._operator, self._serving = parts.host, parts.operator, parts.serving
         self._sessions, self._transitions = parts.sessions, parts.transitions
         self._tokens, self._is_ours, self._embedder = parts.tokens, parts.is_ours, parts.embedder
+
+    def _today(self) -> date:
+        """Of the vault's clock, in the machine's zone."""
+        return self._vault.now().astimezone().date()
 
 
 def unique(cubes: Iterable[MemCube]) -> list[MemCube]:

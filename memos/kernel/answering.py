@@ -27,8 +27,6 @@ from memos.operation.choosing.mem_scheduler import ALWAYS, Admission, Route, Ses
 from memos.ops import Asked, Get, Recall, Rewind
 
 if TYPE_CHECKING:
-    from datetime import date
-
     from memos.config import DecodeConfig
     from memos.infrastructure.host.model.decode import ModelAnswer
     from memos.infrastructure.vault.audit.records import Decision
@@ -417,9 +415,6 @@ class Answering(Service):
 
     def _session(self, caller: Caller, name: str | None) -> Session | None:
         return None if name is None else Session(self._access.session(caller, name), caller)
-
-    def _today(self) -> date:
-        return self._vault.now().astimezone().date()
 
     def _require_language(self, question: str) -> None:
         language, reads = language_of(question), self._host().languages

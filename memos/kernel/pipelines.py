@@ -18,9 +18,11 @@ from uuid import uuid4
 from memos.cube import ANSWERING, USER, Blob, Form, MemCube, State
 from memos.errors import NotFound
 from memos.interface.reading.phrasebook import Say
-from memos.interface.reading.requests import picks
+from memos.interface.reading.requests import corrections, picks
 from memos.kernel.access import Service, unique
 from memos.kernel.quoting import noted
+from memos.kernel.services.finding import bare
+from memos.operation.life.knowledge import said_words
 from memos.ops import (
     Add,
     Asked,
@@ -224,8 +226,7 @@ class Pipelines(Service):
         return Done("\n".join([*log.lines, *hint]), id, tuple(log.remembered), tuple(log.forgotten))
 
     def undo(self, caller: Caller, pipeline: str) -> list[str]:
-        """Take back what a message has done (`Reply.pipeline`), but for what it has deleted, the last first; what was
-        done. Raises NotFound, Denied."""
+        """Take back what a message has done (`Reply.pipeline`), the last first; what was. Raises NotFound, Denied."""
         vault, done = self._vault, list[str]()
         while call := self._taken(pipeline, caller):
             try:
@@ -274,6 +275,7 @@ class Pipelines(Service):
 
     def _steps(self, asked: Asked, caller: Caller, meant: Sequence[str]) -> list[Step]:
         if asked.intent in ("remember", "correct"):
+            asked = self._anew(asked, caller)
             wrong = self._finding.saying(str(asked.to), caller) if asked.intent == "correct" else []
             return [Step(asked, wrong[-1] if wrong else None, self._reader.to_statement(asked))]
         if asked.intent in ("recall", "about", "talk"):
@@ -287,6 +289,15 @@ class Pipelines(Service):
         cubes = [self._access.cube(caller, Get(id=id), id) for id in meant] or self._meant(asked, caller)
         told = bool(meant or self._reader.forget(asked.what).facts)
         return [Step(asked, cube, self._operation(asked, cube), told) for cube in cubes]
+
+    def _anew(self, asked: Asked, caller: Caller) -> Asked:
+        """A correction of what it names, in the one memory where what is right has its place; else as it is."""
+        names = corrections.anew(asked.what) if asked.intent == "correct" and not asked.to else {}
+        found = self._candidates(names["of"], caller, True)[0] if names else []
+        roots = {bare(said_words(root)): root for cube in found for root in self._finding.roots(cube)}
+        what, told = corrections.in_place(asked.what, list(roots), self._today())
+        when = asked.when or (corrections.day_of(what, told, roots[told].text, self._today()) if what else "")
+        return asked.model_copy(update={"what": what, "to": told, "when": when}) if what else asked
 
     def _meant(self, asked: Asked, caller: Caller) -> list[MemCube]:
         """The memory that is described; to be forgotten, all that name what is named. Raises Unclear."""
@@ -319,23 +330,9 @@ class Pipelines(Service):
             case "freeze" | "thaw":
                 return ChangeState(id=cube.id, to=State.FROZEN if asked.intent == "freeze" else State.ACTIVATED)
             case "rollback":
-                return Rollback(id=cube.id, version=self._version(asked, cube))
+                return Rollback(id=cube.id, version=self._life.version_meant(asked.to, cube))
             case _:
                 return None
-
-    def _version(self, asked: Asked, cube: MemCube) -> int:
-        """Raises NotFound where there is no such version."""
-        if isinstance(asked.to, int):
-            return asked.to
-        if asked.to in ("", "previous"):
-            if cube.version < 2:
-                raise NotFound(f"cube {cube.id} has one version, and none before it; there is nothing to go back to")
-            return cube.version - 1
-        day = datetime.combine(datetime.fromisoformat(asked.to).date(), time.max, timezone.utc)
-        then = [version.version for when, version in self._vault.written(cube.id) if when <= day]
-        if not then:
-            raise NotFound(f"cube {cube.id} was not there on {asked.to}; look at `memos history {cube.id}`")
-        return then[-1]
 
     def _ask_back(self, unclear: Unclear, asked: tuple[Asked, ...], meant: Meant, at: int, where: Conversation) -> Done:
         """Name what could be meant, and wait for the answer. Nothing is done."""
@@ -367,10 +364,13 @@ class Pipelines(Service):
                 self._remember(caller, add, log, cube)
             case Delete() if cube:
                 roots = unique(root for one in self._finding.told(cube) for root in self._finding.roots(one))
+                left = self._finding.left(roots[0], step.asked.what)
                 for root in (root for root in roots if root.id not in log.forgotten):
                     log.gone.append(self._keeping.retold(root))
                     log.forgotten += self._keeping.delete(caller, root.id)
                 log.tell("Forgotten: {text}", text=cube.text)
+                if left:
+                    self._remember(caller, left, log, None)
             case GiveRight() as give if cube:
                 self._share(caller, step.asked, str(give.relation), cube, log)
             case TakeRight() if cube:

@@ -19,12 +19,12 @@ import pytest
 import typer.main
 
 import memos
-from memos.config import AskStep, Config, IngestStep, load_config, parse_config
 from memos.cube import State
 from memos.errors import ConfigError
 from memos.interface.doors.cli.app import app
 from memos.kernel.calls import public
 from memos.operation.life.mem_lifecycle import ALLOWED
+from memos.plugins.experiment.config import AskStep, IngestStep, RunConfig, load_run, parse_run
 from memos.plugins.settings.settings import groups, schema, schema_text
 from tests.docs.documents import DOCS, ROOT, blocks, name, prose, text
 
@@ -151,7 +151,7 @@ def test_a_wrong_command_line_is_found(line: str, named: str) -> None:
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
 def test_a_config_loads_and_the_files_of_its_steps_are_there(path: Path) -> None:
-    for step in load_config(path).experiment.steps:
+    for step in load_run(path).experiment.steps:
         match step:
             case IngestStep(ingest=file):
                 assert file.is_file()
@@ -163,7 +163,7 @@ def test_a_config_loads_and_the_files_of_its_steps_are_there(path: Path) -> None
 def test_a_yaml_block_is_a_config(doc: Path, block: str) -> None:
     import yaml
 
-    assert parse_config(yaml.safe_load(block)) != Config()
+    assert parse_run(yaml.safe_load(block)) != RunConfig()
 
 
 @pytest.mark.parametrize("doc, block", _cases(programs))
@@ -247,7 +247,7 @@ def test_a_config_is_valid_by_the_schema_that_it_names(path: Path) -> None:
 )
 def test_the_schema_refuses_what_the_config_does(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
-        parse_config(wrong)
+        parse_run(wrong)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.Draft202012Validator(schema()).validate(wrong)
 

@@ -526,3 +526,94 @@ def test_an_undo_after_a_question_back_takes_nothing_that_was_told(kernel: MemOS
     assert within.chat("undo that").text == "Nothing was done, so there is nothing to undo."
     assert any("417" in cube.text for cube in within.memories())
     assert within.chat("undo that").text.startswith("Undone")
+
+
+@pytest.mark.parametrize(
+    ("told", "order", "left", "gone"),
+    [
+        (
+            "Callum is allergic to penicillin and he hates mushrooms",
+            "forget what i said about the mushrooms, he eats them now",
+            "allergic to penicillin",
+            "mushrooms",
+        ),
+        (
+            "The doc has me on lisinopril in the morning and a statin at bedtime",
+            "delete that about the statin, he took me off it",
+            "lisinopril in the morning",
+            "statin",
+        ),
+        (
+            "we moved house last week, my new address is 5 Elm Street, Leeds",
+            "forget my new address",
+            "We moved house last week",
+            "Leeds",
+        ),
+    ],
+)
+def test_what_was_told_beside_what_is_forgotten_is_kept_and_all_of_it_comes_back(
+    tmp_path: Path, told: str, order: str, left: str, gone: str
+) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        memos.chat(told, session="one")
+        reply = memos.chat(order, session="one")
+        texts = " ".join(cube.text for cube in memos.memories())
+        assert left in texts and gone not in texts and gone in reply.text
+        memos.chat("undo that", session="one")
+        [cube] = [cube for cube in memos.memories() if not cube.sources]
+        assert told.casefold() in cube.text.casefold()
+
+
+def test_what_is_told_first_is_not_taken_from_the_rest(tmp_path: Path) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        memos.chat("my pin is 1234 and it is for the blue card", session="one")
+        memos.chat("forget my pin", session="one")
+        assert not memos.memories()
+
+
+@pytest.mark.parametrize(
+    ("told", "order", "now"),
+    [
+        ("the dock fee of $340 is due May 1st", "Change the dock fee to $365", "dock fee of $365 is due May 1st"),
+        ("房租一个月4200,押一付三", "把房租改成4500,房东刚跟我说涨价了", "房租一个月4500,押一付三，房东刚跟我说涨价了"),
+        ("房租一个月4200,押一付三", "房租现在是4500不是4200", "房租一个月4500,押一付三"),
+    ],
+)
+def test_what_is_named_is_changed_where_it_stands_in_a_later_session_too(
+    tmp_path: Path, told: str, order: str, now: str
+) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        memos.chat(told, session="one")
+        reply = memos.chat(order, session="two")
+        [cube] = [cube for cube in memos.memories() if not cube.sources]
+        assert now in cube.text
+        memos.undo(reply.pipeline)
+        [cube] = [cube for cube in memos.memories() if not cube.sources]
+        assert told.casefold() in cube.text.casefold()
+
+
+def test_what_could_stand_in_two_memories_is_kept_beside_both(tmp_path: Path) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        for text in ("the dock fee is $340", "Gene pays a dock fee of $120"):
+            memos.chat(text, session="one")
+        memos.chat("change the dock fee to $365", session="two")
+        texts = " ".join(cube.text for cube in memos.memories())
+        assert all(fee in texts for fee in ("$340", "$120", "$365"))
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "ok so my supervisor is dr. Helen Whitcombe, she wants the stability data by 14 march",
+        "luc moved out on sunday and a new girl Mei is taking his room from monday",
+        "so far 43 said yes and Cousin Ray said no because of his hip",
+        "老板今天又改需求了,会员体系那个版本要提前到11月20号上线,烦死",
+        "flour comes from Odlums on mondays and thursdays, the rep is Siobhan Keane, 087 555 0192",
+    ],
+)
+def test_what_only_tells_is_no_order_and_is_kept_whole(tmp_path: Path, told: str) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        memos.chat("hey! im ananya, doing my phd at monash, 2nd year", session="one")
+        reply = memos.chat(told, session="one")
+        [cube] = [cube for cube in reply.remembered if not cube.sources]
+        assert told.rstrip(".").casefold() in cube.text.casefold()

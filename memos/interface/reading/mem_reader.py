@@ -23,7 +23,6 @@ from memos.interface.reading.documents.conversation import conversation
 from memos.interface.reading.documents.parts import DialogueTurn, Part, Passage, TableRow, ToolCall, read
 from memos.interface.reading.episodes import episode
 from memos.interface.reading.phrasebook import (
-    NAME,
     SPEAKER,
     is_all_parsed,
     is_known_question,
@@ -35,7 +34,7 @@ from memos.interface.reading.phrasebook import (
     require_text,
     sentences,
 )
-from memos.interface.reading.requests import arguments, corrections, intents, references, wordings
+from memos.interface.reading.requests import arguments, corrections, intents, references, telling, wordings
 from memos.interface.reading.requests.arguments import MessageTagger
 from memos.interface.reading.requests.intents import SentenceIntent
 from memos.interface.reading.statements import tagged
@@ -49,12 +48,6 @@ from memos.ops import Add, Asked, Correct, Episode, Forget, Recall
 UNSAID = ("system", "developer")  # roles of what a program says, which nobody has said in the conversation
 TOOL_TRACE = "tool-trace"  # Header.kind of what a call of a tool came to
 _SAME_SUBJECT = pattern(r"(?:It|He|She|They|This|That|These|Those|Its|His|Her|Their)\b")
-_CHANGED = pattern(  # a thing, with no verb in it, and what it is to be
-    rf"((?:(?:my|our|his|her|their|the) |(?-i:{NAME})['’]s )"
-    r"(?:(?!(?:\w+ed|\w+ing|is|are|was|were|has|had|have|goes|went|came|comes|got|flew|drove|belongs|used|said|gave|took|sent"
-    r"|runs|leads|returns)\b)[\w'’-]+ ?){1,6}?) to ((?:(?!\b(?:is|are|was|were)\b).)+)",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True)
@@ -188,11 +181,16 @@ class MemReader:
         if names and (named := wordings.FORGETS.fullmatch(opens)):
             [first, *more] = found = [Asked(intent="forget", what=next(filter(None, named.groups())))]
         tells = first.intent != "recall" or language(text) == "zh"
+        if changes := telling.to_change(text, found):
+            return (changes,)
         stated = self._stated(text, day) if tells else []
         states, has_fact = bool(stated or self.facts(text)), any(one.facts for one in stated)
         days = [one.when for one in stated]
-        is_one = not more or all(one.intent == "recall" for one in found)  # a statement may be torn
-        if (more and intents.tells_on(text, found)) or (is_one and intents.is_told(text, first, states, has_fact, day)):
+        odd = [one for one in found if one.intent not in ("remember", "correct")] if more else [first]
+        is_one = all(one.doubted == "correct" or intents.is_unsaid(text, one) for one in odd)
+        is_one = not more or is_one or all(one.intent == "recall" for one in found)  # a statement may be torn
+        is_told = is_one and odd and intents.is_told(text, odd[0], states, has_fact, day)
+        if (more and telling.tells_on(text, found)) or is_told:
             told = references.resolved(text, references.known(turns), is_told=True)
             return (Asked(intent="remember", what=told, when=intents.day_of(days, "", text)),)
         for_model = first.intent in ("remember", "correct") and wordings.ASKS_MODEL.match(text)
@@ -204,15 +202,15 @@ class MemReader:
         if any(one.ask == "why" for one in found) and not wordings.ORIGIN.search(text):  # "原来说的是几月?"
             return (Asked(intent="recall", what=text),)
         meant = [one for one in found if one.intent != "forget" or wordings.GETS_RID.search(text)]
-        rest = intents.told_behind(text, meant[0].what) if [one.intent for one in meant] == ["forget"] else ""
+        rest = telling.told_behind(text, meant[0].what) if [one.intent for one in meant] == ["forget"] else ""
         if rest and (self._stated(rest, day) or self.facts(rest)):
             meant.append(Asked(intent="remember", what=rest))
         if any(one.intent == "forget" for one in meant):
             meant = [one for one in meant if one.intent != "remember" or not wordings.STAYS.search(one.what)]
         if not more and first.intent in ("remember", "correct"):
-            whole = intents.whole(first, text, self.facts)
+            whole = telling.whole(first, text, self.facts)
             meant = [whole.model_copy(update={"when": intents.day_of(days, whole.when, text)})]
-        return tuple(intents.untorn(meant, text, [one.words for one in stated])) or (Asked(intent="talk"),)
+        return tuple(telling.untorn(meant, text, [one.words for one in stated])) or (Asked(intent="talk"),)
 
     def _plainly_asked(self, text: str, turns: Sequence[Mapping[str, object]], day: date) -> Asked | None:
         """What a message asks for by its form alone; None where that does not tell."""
@@ -245,7 +243,7 @@ class MemReader:
         was, now = (found.when if (found := times.find(one, today)) else "" for one in (of, what))
         is_same = of and was == now  # the day behind what was told stays
         when = "" if is_same else intents.day_of([one.when for one in self._stated(what, today)], now, what)
-        when = when or corrections.dated(of, turns)
+        when = when or corrections.dated(of, "\n".join(str(turn.get("content", "")) for turn in turns))
         return Asked(intent="correct" if of else "remember", what=what, to=of, when=when)
 
     def _stated(self, text: str, day: date) -> list[TaggedStatement]:
@@ -276,8 +274,9 @@ class MemReader:
     def to_statement(self, asked: Asked, speaker: str = USER) -> Add | Correct:
         """What was asked to be remembered or corrected, as a statement; behind "last Friday" stands which that was."""
         words = opened(asked.what)
-        if asked.intent == "correct" and (changed := _CHANGED.fullmatch(words)):  # "change my city to Oslo"
-            words = f"{changed[1]} is now {changed[2]}"
+        names = corrections.anew(words) if asked.intent == "correct" else {}  # "change my city to Oslo"
+        if names and language(words) == "en":
+            words = f"{names['of']} is now {names['new']}"
         op = _statement(words, _Origin("chat", speaker), corrects=asked.intent == "correct")
         if not asked.when or times.is_dated(words):
             return op

@@ -10,14 +10,15 @@ from memos.cube import ANSWERING, EPISODE, SUMMARY, USER, Fact, Form, MemCube, S
 from memos.errors import InputError
 from memos.infrastructure.host.threads import numpy_multiplies_alone
 from memos.interface.reading.phrasebook import language
-from memos.interface.reading.requests import references, wordings
+from memos.interface.reading.requests import corrections, references, wordings
 from memos.interface.reading.times import times
 from memos.kernel.access import REPLAY, Limits, Service, Staged, unique
 from memos.operation.finding.catalog import Catalog
 from memos.operation.life.knowledge import said_words, stated
 from memos.operation.life.time_machine import as_of
 from memos.operation.policies.policy import terms
-from memos.ops import Forget, Recall, Search
+from memos.ops import Add, Asked, Forget, Recall, Search
+from memos.skeleton import simplified
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -95,7 +96,7 @@ class Finding(Service):
             raise InputError(f"top_k {top_k} finds nothing; give 1 or more, or leave it out")
         if budget is not None and (budget < 1 or top_k is not None):
             raise InputError(f"budget {budget}: give 1 token or more, and no top_k beside it, which counts memories")
-        recall = self._reader.recall(query, today=self._vault.now().astimezone().date())
+        recall = self._reader.recall(query, today=self._today())
         most = MAX_IN_BUDGET if budget else top_k or self._config.scheduler.top_k
         op = Search(query=query, top_k=most, about=recall.about, asks=recall.asks, wants=recall.wants)
         limits = (None if kinds is None else frozenset(kinds), in_zone(since), in_zone(until))
@@ -192,7 +193,7 @@ class Finding(Service):
         # any two texts are near in a language beside English
         signal, least = ("tokens", NEAR) if language(op.question) == "en" else ("words", SHARED)
         near = {cube.id for cube, why in admission.found if why.get("states") or why.get(signal, 1.0) >= least}
-        if on := times.ahead(op.question, self._vault.now().astimezone().date()):
+        if on := times.ahead(op.question, self._today()):
             near |= {cube.id for cube, _ in admission.found if is_on(cube, *on)}
         held = [cube for cube, _ in admission.found if cube.id in near] if op.wants.held else []
         past = {one.id for cube in held for one in self._replaced(caller, cube, *(op.wants.held or ()))}
@@ -303,6 +304,15 @@ class Finding(Service):
             return [], cubes
         return [cube for cube in close if shared.get(cube.id, 0) == most], cubes
 
+    def left(self, told: MemCube, what: str) -> Add | None:
+        """What a memory tells beside what is described, to be remembered; None where it cannot stand by itself."""
+        words = frozenset(terms(self._reader.forget(what).query, query=True) if what else ())
+        line, today = bare(said_words(told)), told.order[0].astimezone().date()
+        left = corrections.without(line, lambda clause: words <= {*terms(clause)}) if words else ""
+        when = corrections.day_of(left, line, told.text, today)
+        stated = Asked(intent="remember", what=left, when=when)
+        return self._reader.to_statement(stated).model_copy(update={"said": told.order[0]}) if left else None
+
     def saying(self, words: str, caller: Caller) -> list[MemCube]:
         """The caller's memories that say just this, the latest last."""
         own = [cube for cube in self._access.texts(caller) if words and cube.rights.owner == caller.user_id]
@@ -396,7 +406,7 @@ def _says_all(query: str, words: frozenset[str]) -> Callable[[str], bool]:
     words end, one of them and the characters of all."""
     if language(query) != "zh":
         return lambda text: words <= {*terms(text)}
-    return lambda text: not words.isdisjoint(terms(text)) and {*"".join(words)} - {*"我的"} <= {*text}
+    return lambda text: not words.isdisjoint(terms(text)) and {*"".join(words)} - {*"我的"} <= {*simplified(text)}
 
 
 def _names(text: str, name: str) -> bool:

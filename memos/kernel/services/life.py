@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime, time, timezone
 from typing import TYPE_CHECKING
 
 from memos import ops
 from memos.cube import MemCube, State, Text
-from memos.errors import InputError
+from memos.errors import InputError, NotFound
 from memos.kernel.access import SAID, Service, Summing
 from memos.kernel.services.keeping import checked_tags
 from memos.operation.life.consolidation import Disagreement, MemoryAudit
@@ -45,6 +46,20 @@ class Life(Service):
             new = self._lifecycle.rollback(cube.id, version)
             self._knowledge.examine(new, new=False)
         return self._freshness.changed(self._vault.get(new.id))
+
+    def version_meant(self, to: str | int, cube: MemCube) -> int:
+        """The version that is named by its number, by its day, or as the previous one. Raises NotFound."""
+        if isinstance(to, int):
+            return to
+        if to in ("", "previous"):
+            if cube.version < 2:
+                raise NotFound(f"cube {cube.id} has one version, and none before it; there is nothing to go back to")
+            return cube.version - 1
+        day = datetime.combine(datetime.fromisoformat(to).date(), time.max, timezone.utc)
+        then = [version.version for when, version in self._vault.written(cube.id) if when <= day]
+        if not then:
+            raise NotFound(f"cube {cube.id} was not there on {to}; look at `memos history {cube.id}`")
+        return then[-1]
 
     def freeze(self, caller: Caller, id: str, *, why: str = "frozen") -> MemCube:
         """Lock a memory: it answers, and is neither edited, deleted nor archived for idleness. Raises BadTransition."""

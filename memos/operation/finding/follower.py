@@ -29,7 +29,7 @@ _EPOCH = datetime.fromtimestamp(0, timezone.utc)
 BATCH_PAUSE_S = 0.002  # between batches in the background, in which who waits for the lock gets it
 BACKGROUND_PAUSE_S = 0.2  # before indexing in the background: turns that come together change each other's context
 EMBED_BATCH = 32  # texts that are embedded before their vectors are stored, and before others have their turn
-INDEX_LAYOUT = "index/5"  # of what is stored; counts up with whatever changes a row of an index, its terms included
+INDEX_LAYOUT = "index/6"  # of what is stored; counts up with whatever changes a row of an index, its terms included
 # changes, and their share of all rows, from which indexes are stored: on closing, and in the background
 WORTH_STORING, WORTH_STORING_SOON = (1024, 0.05), (MIN_BULK_ROWS, 0.25)
 MAX_GONE_ROWS = 1024  # beside half of all, before rows are numbered anew

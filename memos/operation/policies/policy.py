@@ -27,6 +27,7 @@ from memos.config import Config
 from memos.cube import Form, MemCube, Source
 from memos.extensions import Registry
 from memos.lazy import pattern
+from memos.skeleton import simplified
 
 Floats = npt.NDArray[np.float32]
 Scores = npt.NDArray[np.floating]
@@ -165,7 +166,7 @@ STOP = frozenset(
 # the same of Chinese, where a query is cut at them: of characters on either side there is no term. Beside kana, they
 # belong to Japanese words
 _HAN_STOP = pattern(
-    r"(?<![\u3040-\u30ff])(?:什么(?:时候)?|时候|怎么样?|为[啥何]?|多少|现在|[我你您他她它咱俺]们?|哪[里儿些个位家年天]?|[谁啥咋几的了着得吗呢吧啊呀嘛么叫是在还也很跟与把给]"
+    r"(?<![\u3040-\u30ff])(?:几个?人|可以|什么(?:时候)?|时候|怎么样?|为[啥何]?|多少|现在|[我你您他她它咱俺]们?|哪[里儿些个位家年天]?|[谁啥咋几的了着得吗呢吧啊呀嘛么叫是在还也很跟与把给]"
     r"|[有和被从到](?![限平子])|(?<![成首])都|就(?!业)|地(?![址铁方点图])|过(?![敏年])|会(?![议员计])|(?<![重需])要|(?<![功性])能|对(?![象面])"
     r"|最(?!近)|[这那][个些里儿边]?|没有?|不是?|一(?:[个下些]|开始)|个(?:月|星期|礼拜)|请问?|(?<!小)说过?(?![明法])|记得|告诉|知道)(?![\u3040-\u30ff])"
 )
@@ -194,7 +195,7 @@ def terms(text: str, query: bool = False) -> list[str]:
     found: list[str] = []
     for run in _RUN.findall(unicodedata.normalize("NFKC", text).casefold()):
         if _HAN_FIRST.match(run):
-            for part in _HAN_STOP.split(run) if query else [run]:
+            for part in _HAN_STOP.split(simplified(run)) if query else [simplified(run)]:
                 pairs = [part[i : i + 2] for i in range(len(part) - 1)]
                 found += pairs if query and pairs else [*pairs, *part]
         elif run not in STOP:

@@ -3,8 +3,8 @@
 from opencc import OpenCC
 
 from memos.interface.reading.phrasebook import Language, MessageReading, read_book
-from memos.interface.reading.times.times import simplified
 from memos.plugins.chinese import messages, statements, times
+from memos.skeleton import simplified
 
 _REPLIES = read_book("memos.plugins.chinese", "replies.yaml")
 _IN_TAIWAN = OpenCC("s2tw")

@@ -11,7 +11,7 @@ from opencc import OpenCC
 
 from memos.interface.reading.phrasebook import read_book
 from memos.interface.reading.requests.references import words_of
-from memos.interface.reading.times.times import simplified
+from memos.skeleton import simplified
 
 _HAN = r"\u4e00-\u9fff"
 _SURNAMES = "王李张刘陈杨赵黄周吴徐孙胡朱高林何郭马罗梁宋郑谢韩唐冯于董萧程曹袁邓许傅沈曾彭吕苏卢蒋蔡贾丁魏薛叶阎余潘杜戴夏钟汪田任姜范方石姚谭廖邹熊金陆郝孔白崔康毛邱秦江史顾侯邵孟龙万段雷钱汤尹黎易常武乔贺赖龚文"

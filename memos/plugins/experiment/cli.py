@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memos.interface.doors.cli.shared import Output, Set, command, settings_of
+from memos.interface.doors.cli.shared import Output, Set, command
 from memos.plugins.progress import progress_bars
 
 if TYPE_CHECKING:
@@ -39,10 +39,11 @@ def quickstart(set_: Set = None, out: Out = None, fresh: Fresh = False) -> Outpu
 
 
 def _experiment(config: Path, set_: list[str] | None, out: Path | None, fresh: bool) -> Output:
+    from memos.plugins.experiment.config import load_run
     from memos.plugins.experiment.experiment import Experiment
     from memos.plugins.experiment.report import plot
 
-    settings = settings_of(config, set_)
+    settings = load_run(config, tuple(set_ or ()))
     out = out or Path("out") / settings.experiment.name
     with progress_bars() as show:
         report = Experiment(settings, out, show).run(fresh)

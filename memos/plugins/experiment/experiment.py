@@ -14,9 +14,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TypedDict
 
-from memos.config import Config
 from memos.errors import InputError, MemosError
 from memos.kernel.mem_os import MemOS
+from memos.plugins.experiment.config import RunConfig
 from memos.plugins.experiment.folder import alone_in, writable, write
 from memos.plugins.experiment.report import RunReport, RunResults
 from memos.plugins.experiment.steps import StepRunner
@@ -38,7 +38,7 @@ class Progress(TypedDict):
 class Experiment:
     """One run of one config into one folder."""
 
-    def __init__(self, config: Config, out: Path, show: Show = lambda *_: None) -> None:
+    def __init__(self, config: RunConfig, out: Path, show: Show = lambda *_: None) -> None:
         self.config, self.out, self._show = config, out, show
         self._progress_file = out / "progress.json"
         self._digest = hashlib.sha256(config.model_dump_json(exclude={"vault"}).encode()).hexdigest()

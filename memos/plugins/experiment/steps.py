@@ -11,13 +11,13 @@ from typing import cast
 
 from typing_extensions import assert_never
 
-from memos.config import AskStep, DemoteStep, IngestStep, PromoteStep, Step, TickStep
 from memos.cube import Form, Probe, State
 from memos.errors import EmptyMemory, GateRejected, InputError, PromotionError
 from memos.interface.reading.documents.parts import DialogueTurn, read
 from memos.kernel.calls import Services
 from memos.kernel.mem_os import MemOS, Reply
 from memos.ops import Episode
+from memos.plugins.experiment.config import AskStep, DemoteStep, IngestStep, PromoteStep, Step, TickStep
 from memos.plugins.experiment.report import ParityReport, PhaseReport, PromotionReport, QuestionReport, RunResults
 from memos.plugins.progress import Show
 from memos.rights import Caller

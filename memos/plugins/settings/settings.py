@@ -16,7 +16,7 @@ from typing import Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from memos.config import Config
+from memos.plugins.experiment.config import RunConfig
 
 EXPERIMENT = "experiment"  # its steps are alternatives, which the README and the configs show
 
@@ -40,7 +40,7 @@ class SettingGroup:
     keys: tuple[Setting, ...]
 
 
-def groups(section: type[BaseModel] = Config, path: str = "") -> Iterator[SettingGroup]:
+def groups(section: type[BaseModel] = RunConfig, path: str = "") -> Iterator[SettingGroup]:
     """A section and those beneath it, depth first."""
     inner = {
         name: field.annotation
@@ -48,7 +48,7 @@ def groups(section: type[BaseModel] = Config, path: str = "") -> Iterator[Settin
         if inspect.isclass(field.annotation) and issubclass(field.annotation, BaseModel)
     }
     own = {name: field for name, field in section.model_fields.items() if name not in inner}
-    about = inspect.cleandoc(section.__doc__) if section.__doc__ and section is not Config else ""
+    about = inspect.cleandoc(section.__doc__) if section.__doc__ and section is not RunConfig else ""
     keys = tuple(
         Setting(f"{path}{name}", type_of(field.annotation), _default(field), field.description or "")
         for name, field in own.items()
@@ -65,7 +65,7 @@ def schema() -> dict[str, object]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "memos",
         "description": "Settings and experiments of memos; an unknown key is refused.",
-    } | {name: value for name, value in Config.model_json_schema().items() if name not in ("title", "description")}
+    } | {name: value for name, value in RunConfig.model_json_schema().items() if name not in ("title", "description")}
 
 
 def schema_text() -> str:

@@ -209,9 +209,9 @@ def test_an_index_of_an_older_layout_or_of_other_states_is_built_anew(
     before = found(first)
     first.close()
     with caplog.at_level(logging.WARNING, "memos"), monkeypatch.context() as patch:
-        patch.setattr(follower, "INDEX_LAYOUT", "index/6")
+        patch.setattr(follower, "INDEX_LAYOUT", "index/7")
         assert found(MemOperator(vault, WordEmbedder(), LIVE)) == before
-    assert "is of layout 'index/5" in caplog.text
+    assert "is of layout 'index/6" in caplog.text
     vault.set_state("c0-3", State.ARCHIVED, "test")
     everything = MemOperator(vault, WordEmbedder())
     assert everything.in_view(ALL) == (30, 30)

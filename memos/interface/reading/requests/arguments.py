@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Protocol, cast
 
-from memos.interface.reading.requests import orders, references, versions, wordings
+from memos.interface.reading.requests import orders, picks, references, wordings
 from memos.interface.reading.requests.references import Known
 from memos.interface.reading.requests.spans import DAYS, TaggedSpan, WholeQuestion, joined, questions, uncut, within
 from memos.interface.reading.times import times
@@ -272,7 +272,7 @@ def _is_clear(intent: Intent, what: str, request: _RequestPart) -> bool:
     if request.part.sure < SURE_OF.get(intent, SURE):
         return False
     if intent == "forget":
-        return request.with_ is None  # who is to be kept out, or what is to go?
+        return request.with_ is None and len(what) > 1  # who is to be kept out, or what is to go?
     return intent != "correct" or not (request.what is None or wordings.SO.fullmatch(what))  # wrong: what is right?
 
 
@@ -304,7 +304,7 @@ def _version(request: _RequestPart) -> str | int:
         request.text[part.begin : part.end],
         *reversed(request.discourse.known.statements),
     )
-    return next((state for line in lines if (state := versions.state(line, request.today))), "previous")
+    return next((state for line in lines if (state := picks.version(line, request.today))), "previous")
 
 
 def _of_form(request: _RequestPart) -> bool:
@@ -374,7 +374,7 @@ def _resolved(begin: int, end: int, request: _RequestPart, intent: str = "") -> 
         name = _named(word, text[: ref.begin], request.discourse)
         another = wordings.NAMES_A_THING.match(word)  # "the key" is no "list of calls"
         is_open = not wordings.SAYS_WHAT.match(name) or text.startswith("俩", ref.begin + len(word))
-        is_open = is_open or (is_told and name in request.discourse.known.people)  # "they" are more
+        is_open = is_open or word[-2:] == "那天" or (is_told and name in request.discourse.known.people)  # "they"
         if is_open or (another and another["noun"].lower() not in name.lower()):
             continue
         owns = wordings.OWNS.fullmatch(word) or (word.lower() == "her" and not wordings.NO_NOUN.match(text[ref.end :]))

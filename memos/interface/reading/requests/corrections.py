@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
+from itertools import pairwise
 
 from memos.cube import Fact
 from memos.interface.reading.phrasebook import language
@@ -17,6 +18,7 @@ from memos.interface.reading.requests import wordings
 from memos.interface.reading.requests.references import names_in
 from memos.interface.reading.times import times
 from memos.lazy import pattern
+from memos.skeleton import simplified
 
 _ON_TIME = pattern(r"(?:(?:on|at|in|by) )?(?P<time>.+)", re.IGNORECASE | re.DOTALL)
 _QUOTE = pattern(r"“([^”]+)”")
@@ -38,6 +40,10 @@ _NAME_ZH, _DONE_ZH = (
     4,
     pattern(r"(?<=[\u3400-\u9fff]{2})[借拿买送带领][走去来给]?的$"),
 )  # what somebody did, behind a name
+_JOINT = pattern(r"(?:[,;.!]|\b(?:and|but))\s+", re.IGNORECASE)
+_STANDS = pattern(  # by itself, as a clause
+    r"(?i:i|we|he|she|it|they|my|our|his|her|their|the|there)\b|[A-Z]\w+ (?:is|was|has|had|will|can|said|says|wants|needs|likes|lives|works|\w+ed)\b"
+)
 _OF_IT = pattern(r"(?:it|its|it['’]s|that['’]?s|she|he|they)\b", re.IGNORECASE)
 _DAY_NAME = pattern(r"(?:mon|tues|wednes|thurs|fri|satur|sun)days?", re.IGNORECASE)
 
@@ -48,6 +54,43 @@ def put_right(text: str) -> tuple[str, str]:
     found = wordings.PUTS_RIGHT.fullmatch(text)
     groups = {name.strip("z23"): words for name, words in found.groupdict().items() if words} if found else {}
     return groups.pop("old", "").rstrip("."), next(iter(groups.values()), "")
+
+
+def anew(text: str) -> dict[str, str]:
+    """Of a message that names what is to be changed: "of" what, the "new" words in its place, "why", and what makes it
+    an "order" by its form alone; of any other nothing."""
+    found = wordings.CHANGES_TO.fullmatch(simplified(text))
+    return {name.rstrip("23"): words for name, words in found.groupdict().items() if words} if found else {}
+
+
+def in_place(text: str, told: Sequence[str], today: date) -> tuple[str, str]:
+    """(the only one of some memories in which what a message names has its place, put right; that one); "" twice where
+    there is none, or several."""
+    names = anew(text)
+    found = [(what, line) for line in told if (what := corrected(line, "", names["new"], (), today))]
+    what, line = found[0] if len(found) == 1 else ("", "")
+    return f"{what}，{names['why']}" if what and "why" in names else what, line
+
+
+def day_of(what: str, told: str, kept: str, today: date) -> str:
+    """The day of what is told in the place of something. kept: the memory of that, with a day behind it."""
+    now, was = (found.when if (found := times.find(one, today)) else "" for one in (what, told))
+    return dated(told, kept) if now == was else now
+
+
+def without(told: str, says: Callable[[str], bool]) -> str:
+    """What was told without the clauses that say what is meant, nor those that lean on these; "" where they are all of
+    it, or its first one. Cut is English alone."""
+    ends = [0, *(joint.end() for joint in _JOINT.finditer(told)), len(told)]
+    first, *more = (told[begin:end] for begin, end in pairwise(ends))
+    left, goes = [first], False
+    for clause in more:
+        goes = says(clause) or (goes and not _STANDS.match(clause))
+        left += [] if goes else [clause]
+    is_left = len(left) <= len(more) and len(first.split()) > 2 and not says(first)
+    return (
+        re.sub(rf"(?:\s*{_JOINT.pattern})+$", "", "".join(left) + " ", flags=re.IGNORECASE).strip() if is_left else ""
+    )
 
 
 def told_last(turns: Sequence[Mapping[str, object]]) -> str:
@@ -88,9 +131,8 @@ def right_in_place(
     return (anew["said"] or anew["zsaid"] if anew and is_unclear and corrects else ""), ""
 
 
-def dated(told: str, turns: Sequence[Mapping[str, object]]) -> str:
-    """The days that stand behind what was told, as it was kept."""
-    said = "\n".join(str(turn.get("content", "")) for turn in turns)
+def dated(told: str, said: str) -> str:
+    """The days that stand behind what was told, as it was kept. said: that, or the turns with it."""
     return found[1] if told and (found := re.search(rf"{re.escape(told)}\W*\(([\d/-]+)\)", said)) else ""
 
 
@@ -99,13 +141,13 @@ def told_of(turns: Sequence[Mapping[str, object]], words: str) -> str:
     told = (str(turn.get("content", "")) for turn in reversed(turns) if turn.get("role") != "assistant")
     lines = (times.WRITTEN.sub("", line).rstrip(" .。") for text in told for line in reversed(text.splitlines()))
     asked = words.casefold()
-    return next((one for one in lines if asked in times.simplified(one).casefold() and not one.endswith("?")), "")
+    return next((one for one in lines if asked in simplified(one).casefold() and not one.endswith("?")), "")
 
 
 def corrected(told: str, wrong: str, right: str, facts: Sequence[Fact], today: date) -> str:
     """What was told with `right` in the place of the words named as wrong, or of the one number or time in it that it
     can stand for, or of what its one fact is about; "" where there is none, or several."""
-    written, told = told, times.simplified(told)
+    written, told = told, simplified(told)
     old, new = times.find(told, today), times.find(right, today)
     if wrong:
         named = names_in(told) if wordings.PERSON.fullmatch(wrong) else [wrong]  # "not him, ingrid"

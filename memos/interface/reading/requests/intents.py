@@ -32,6 +32,7 @@ from memos.interface.reading.statements.statements import attribute_in, read
 from memos.interface.reading.times import times
 from memos.lazy import pattern
 from memos.ops import Asked, Wants
+from memos.skeleton import simplified
 
 
 class SentenceIntent(Enum):
@@ -72,8 +73,6 @@ _CHANGE = pattern(rf"{_PLEASE}(?:change|update|set) ((?:my|(?-i:{NAME})['’]s) 
 _COULD_YOU = pattern(r"(?:can|could|would|will) you (?=.+\?$)", re.IGNORECASE)
 _OF_SOMEBODY = pattern(rf"(?:my|our|what|where|who|when|how|I|{NAME})\b")  # not "Will you forget me?"
 _FROM_MEMORY = pattern(r"(?: from (?:your |the )?memory)?[\s.!。！]*$", re.IGNORECASE)
-_FEW_WORDS = 3
-_THAT_DAY = pattern(r"(?i)(?:that|this|next|last) (?:\w+day|week(?:end)?|month|year|morning|afternoon|evening|night)\b")
 _NOTHING = pattern(r"(?:it|that|this|about it|about that)?[.!。！\s]*", re.IGNORECASE)  # "Forget it."
 
 _JOINED = pattern(r"(?:(?:and|but|so|also|then|oh|please|ok(?:ay)?),? )+|(?:另外|还有|对了|然后)[，,]?", re.IGNORECASE)
@@ -140,65 +139,6 @@ def is_question(text: str, speaker: str = "") -> bool:
     return bool(_QUESTION_WORDS.match(_LEAD.sub("", last, count=1)) or parse_question(last, speaker or "User"))
 
 
-def whole(asked: Asked, text: str, facts: Callable[[str], Sequence[Fact]]) -> Asked:
-    """What is told, all that is said of it too, and what the sentences before it tell; a question is none. facts: those
-    in a text."""
-    if not asked.what or asked.what not in text:  # what a word points to stands in its place
-        known = next((end for n in range(len(asked.what)) if (end := asked.what[n:]) in text), "")
-        tail = text.partition(known)[2].rstrip(" .!。！") if known else ""
-        says_more = wordings.WORD.search(tail) and not wordings.ADDS_NOTHING.fullmatch(tail)
-        told = text.partition(known)[0] if known else ""  # "paid mum 100 so its 240 left" is told whole
-        is_behind = len(re.findall(r"[\w'’]+", told)) > _FEW_WORDS and asked.what[:_FEW_WORDS] != text[:_FEW_WORDS]
-        if is_behind and not wordings.KEEPS.search(told):
-            return asked.model_copy(update={"what": text})
-        return asked.model_copy(update={"what": asked.what + tail}) if says_more else asked
-    *first, last = (sentence[0] for sentence in wordings.SENTENCE.finditer(asked.what))
-    if first and last.endswith(("?", "？")) and wordings.ADDS_NOTHING.fullmatch(last):  # "Can you remember that?"
-        asked = asked.model_copy(update={"what": asked.what.removesuffix(last).rstrip()})
-    before, after = text.split(asked.what, 1)
-    if is_asked(text) and not (wordings.WORD.search(before) or wordings.WORD.search(after)):
-        return Asked(intent="recall", what=text)
-    if asked.intent == "remember" and set(facts(text)) > set(facts(asked.what)):
-        return asked.model_copy(update={"what": text})  # "Hi, I'm Tom and I live in Hull"
-    is_said = re.search(r"[.!;。！；]\s*$|\d", before) and not wordings.OF_MESSAGE.search(
-        re.sub(r"\bso\s*$", "", before)
-    )
-    clause = re.split(r"[^\w'’ ]", before)[-1].split()  # "Dougie can't make it | that Monday", cut by the tagger
-    is_torn = len(clause) > _FEW_WORDS and clause[-1] != "that" and _THAT_DAY.match(asked.what)
-    is_torn = is_torn and not wordings.KEEPS.search(before)
-    told = before if is_torn or (is_said and not wordings.REPLIES.fullmatch(before)) else ""
-    tail = "" if wordings.ADDS_NOTHING.fullmatch(after) else after
-    return asked.model_copy(update={"what": told + asked.what + tail})
-
-
-def untorn(asked: Sequence[Asked], text: str, stated: Sequence[str]) -> list[Asked]:
-    """Requests of which none is but to keep what is told, as one that keeps all of it, where words that state something
-    lie in none of them whole: the tagger cuts within them at times, above all after other messages."""
-    of_several = asked[1:] and is_asked(text)  # questions in one, of which the tagger takes some for told
-    told = [of_several and one.intent == "remember" and is_asked(one.what) for one in asked]
-    asked = [Asked(intent="recall", what=one.what) if n else one for one, n in zip(asked, told, strict=True)]
-    kept = [one for one in asked if one.intent in ("remember", "correct")]
-    if len(kept) == len(asked) and not wordings.REFERS.search(text):  # else words stand for others
-        asked = kept = [one if one.what in text else one.model_copy(update={"what": text}) for one in kept]
-    places = [(at := text.index(one.what), at + len(one.what)) for one in kept if one.what in text]
-    if not kept or len(places) < len(asked) or all(_lies_in(words.rstrip(" .!。！"), text, places) for words in stated):
-        return list(asked)
-    return [(kept[0] if len(kept) == 1 else Asked(intent=kept[0].intent)).model_copy(update={"what": text})]
-
-
-def _lies_in(words: str, text: str, places: Sequence[tuple[int, int]]) -> bool:
-    """True if one of the places in a text has all of the words, but for an order to keep them that stands before it."""
-    begin = text.index(words)
-    cut = next((at for at, end in places if at < begin + len(words) <= end), len(text))  # where their end is kept from
-    return cut <= begin or _is_order_alone(text[begin:cut] if cut < len(text) else f"{words},")
-
-
-def _is_order_alone(words: str) -> bool:
-    if not wordings.WORD.search(wordings.ORDER_ZH.sub("", words)):
-        return True
-    return words[-1:] in " ，,：:" and bool(wordings.ADDS_NOTHING.fullmatch(words) or wordings.CORRECTS.match(words))
-
-
 @cache
 def _spelling(name: str) -> Callable[[str], str]:
     """Replaces words of a text as a list of names.yaml says."""
@@ -211,7 +151,7 @@ def _spelling(name: str) -> Callable[[str], str]:
 def spelled_out(text: str) -> str:
     """A message in the characters and the words that the taggers and the tables know: simplified Chinese and
     Mandarin, of the same length, and "about" for "abt"."""
-    plain = _spelling("short_forms")(times.simplified(text))
+    plain = _spelling("short_forms")(simplified(text))
     return _spelling("cantonese")(plain) if wordings.IS_CANTONESE.search(plain) else plain
 
 
@@ -234,12 +174,17 @@ def day_of(stated: Sequence[str], when: str, text: str) -> str:
     return days[0] if len(days) == 1 and not (when and is_open) else when
 
 
+def is_unsaid(text: str, asked: Asked) -> bool:
+    """True of an order to forget, to share, to freeze or to go back that no word of the message says."""
+    order = asked.doubted or asked.intent
+    said = {"forget": wordings.GETS_RID, "share": wordings.SHARES, "rollback": wordings.GOES_BACK}.get(order)
+    return bool((order == "freeze" and wordings.IS_COLD.search(text)) or (said and not said.search(text)))
+
+
 def is_told(text: str, asked: Asked, states: bool, has_fact: bool, day: date) -> bool:
-    """True of what is no question and states something, where it is taken for talk, for a question, for an order to
-    forget without a word that says so ("Lukas can't come anymore"), or for a correction of nobody knows what."""
-    over = "forget" in (asked.intent, asked.doubted) and not wordings.GETS_RID.search(text)
-    over = over or ("freeze" in (asked.intent, asked.doubted) and bool(wordings.IS_COLD.search(text)))
-    over = over or ("share" in (asked.intent, asked.doubted) and not wordings.SHARES.search(text))
+    """True of what is no question and states something, where it is taken for talk, for a question, for an order that
+    no word says ("Lukas can't come anymore"), or for a correction of nobody knows what."""
+    over = is_unsaid(text, asked)
     is_chinese = language(text) == "zh"
     if asked.intent == "recall":
         return is_chinese and not is_asked(text) and (states or not wordings.ASKS_ZH.match(text))
@@ -265,7 +210,7 @@ def to_forget(text: str, asked: Asked, states: Callable[[str], bool]) -> tuple[A
     if own and own["told"] and states(own["told"]):
         return Asked(intent="remember", what=own["told"]), Asked(intent="forget", what=own["what"])
     order = wordings.FORGETS.fullmatch(text)
-    if asked.intent == "forget" and asked.what in text and not (order and order["zh_of"]):
+    if asked.intent == "forget" and asked.what in text and not (order and (order["zh_of"] or order["zh_unkept"])):
         return ()
     if order:
         unsure = asked if asked.doubted == "forget" else Asked(intent="forget")
@@ -288,19 +233,6 @@ def follow_up(text: str, asked: Asked, turns: Sequence[Mapping[str, object]]) ->
     named = asked.ask == "history" and asked.what
     said = asked_last(turns) if held and (goes_on or refers) and not named else ""
     return Asked(intent="recall", what=f"{said}, {text}".strip(" ,"), last="said" if said else "")
-
-
-def tells_on(text: str, asked: Sequence[Asked]) -> bool:
-    """True of one Chinese sentence that only tells: its clauses have the subject of the first."""
-    is_one = language(text) == "zh" and not re.search(r"[。！？!?\n].", text)
-    return is_one and all(one.intent in ("remember", "correct") for one in asked) and not wordings.WRONG_ZH.search(text)
-
-
-def told_behind(text: str, what: str) -> str:
-    """What a message tells beside what it asks for: "delete the old address, I moved to Leeds"; "" for nothing."""
-    clause = re.match(r"[,.;，。；]\s*(.+)", text.partition(what)[2], re.DOTALL) if what else None
-    tells = clause and not (wordings.REFERS.search(clause[1]) or wordings.GETS_RID.search(clause[1]))
-    return clause[1] if clause and tells else ""
 
 
 def asks_of_life(text: str) -> bool:

@@ -26,8 +26,8 @@ _TELLS = pattern(
     r"(?!need|feed|speed|embed|regarding|concerning|speaking)(?:\w{2,}ed|\w*[aeiouy]\w*ing)\b", re.IGNORECASE
 )
 _ASKS = pattern(  # for what was said or done, not for what the memory has: "how many have I mentioned?"
-    r"(?:in .+?, )?how many .*\b(?:did|have) (?:I|we)\b(?! got\b)(?!.*\byou\b)|wh(?!y)\w+ do you think\b"
-    r"|would (?!you\b|it\b)",
+    r"(?:in .+?, )?how many (?:.*\b(?:did|have) (?:I|we)\b(?! got\b)|(?!memor|note|thing|fact|item|entr|record)\w+ "
+    r"(?:do (?:I|we)|are|were|is|will|can)\b)(?!.*\byou\b)|wh(?!y)\w+ do you think\b|would (?!you\b|it\b)",
     re.IGNORECASE,
 )
 _SUMS_UP = pattern(  # all that such a sentence names is to be summed up

@@ -12,14 +12,12 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, timedelta
-from functools import cache
-
-from opencc import OpenCC
 
 from memos.interface.reading.phrasebook import languages
 from memos.interface.reading.times import times_en
 from memos.interface.reading.times.days import iso, moved, shifted
 from memos.lazy import pattern
+from memos.skeleton import simplified
 
 _ONLY_DAY = pattern(r"(\d{1,2})(?:st|nd|rd|th)\b(?! of)")
 _BEFORE_DAY = pattern(r"^(?:(?:on|till|until|by|from) )?(?:the )?", re.IGNORECASE)
@@ -80,17 +78,6 @@ def find(text: str, today: date, past: bool = False) -> FoundTime | None:
             end = to.end() + last.span[1] - len(word)
             return FoundTime(f"{opens}/{last.when.split('/')[-1]}", (first.span[0], end))
     return first
-
-
-def simplified(text: str) -> str:
-    """A text with simplified Chinese characters, of the same length."""
-    plain = text if text.isascii() else _traditional().convert(text)
-    return plain if len(plain) == len(text) else text
-
-
-@cache
-def _traditional() -> OpenCC:
-    return OpenCC("t2s")
 
 
 def ahead(question: str, today: date) -> tuple[date, date] | None:

@@ -11,7 +11,7 @@ import pytest
 from memos.bench.developer.reader import Outcome, cases, figures
 from memos.infrastructure.host.encoders.embedder import STATEMENTS, LabelledSpan, TaggedText, TextTagger
 from memos.interface.reading.mem_reader import MemReader
-from memos.interface.reading.requests import picks, references, versions
+from memos.interface.reading.requests import picks, references
 from memos.interface.reading.times import times
 from memos.ops import Asked
 
@@ -321,7 +321,7 @@ def test_a_reader_without_a_tagger_reads_no_requests() -> None:
     ],
 )
 def test_a_state_is_a_version_a_day_or_the_one_before(words: str, state: str | int) -> None:
-    assert versions.state(words, WEDNESDAY) == state
+    assert picks.version(words, WEDNESDAY) == state
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, get_args
 
 from pydantic import Field, ValidationError, model_validator
 
+from memos.config import Config, load_config
 from memos.config.section import Section, explain
 from memos.cube import Form
 from memos.errors import ConfigError
@@ -76,3 +78,36 @@ class ExperimentConfig(Section):
             except ValidationError as error:
                 raise explain(error, f"experiment.steps.{i}.", _STEPS[name]) from None
         return data | {"steps": tuple(steps)}
+
+
+class RunConfig(Config):
+    """The tree of settings with the experiment that `memos run` carries out."""
+
+    experiment: ExperimentConfig = ExperimentConfig()
+
+
+def load_run(path: Path, overrides: tuple[str, ...] = ()) -> RunConfig:
+    """As `load_config`; the paths in its steps are made relative to the file."""
+    config = load_config(path, overrides)
+    own = {name: getattr(config, name) for name in Config.model_fields if name != "experiment"}
+    experiment = parse_run({} if config.experiment is None else {"experiment": config.experiment}).experiment
+    steps = tuple(_relative(step, path.parent) for step in experiment.steps)
+    return RunConfig().model_copy(update={**own, "experiment": experiment.model_copy(update={"steps": steps})})
+
+
+def parse_run(data: Mapping[str, object]) -> RunConfig:
+    """A mapping -> RunConfig. Raises ConfigError."""
+    try:
+        return RunConfig.model_validate(data)
+    except ValidationError as error:
+        raise explain(error, "", RunConfig) from None
+
+
+def _relative(step: Step, base: Path) -> Step:
+    match step:
+        case IngestStep(ingest=file):
+            return IngestStep(ingest=base / file)
+        case AskStep(ask=ask):
+            return AskStep(ask=ask.model_copy(update={"questions": base / ask.questions}))
+        case _:
+            return step
