@@ -7,6 +7,7 @@ import os
 import resource
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -47,6 +48,31 @@ def own_queue_of_trainings(tmp_path_factory: pytest.TempPathFactory) -> None:
 def small_reserve() -> None:
     """Thousands of vaults are kept until the next runs."""
     reserve.RESERVE_BYTES = 1 << 16
+
+
+_verdicts: dict[tuple[object, ...], object] = {}
+
+
+@pytest.fixture(autouse=True)
+def known_models() -> None:
+    """What one model can do is tried once in a process: hundreds of tests open the same, which takes a second each."""
+    for module, trial in (("host", "examine"), ("model.continuous", "packs")):
+        loaded = sys.modules.get(f"memos.infrastructure.host.{module}")  # torch is not loaded for this
+        if loaded and vars(loaded)[trial].__module__ != __name__:
+            setattr(loaded, trial, tried_once(vars(loaded)[trial]))
+
+
+def tried_once(trial: Callable[[Any], object]) -> Callable[[Any], object]:
+    from memos.infrastructure.host.fingerprint import weights_digest
+
+    def verdict(model: Any) -> object:
+        attention = model.config.get_text_config()._attn_implementation
+        key = (trial, type(model), weights_digest(model), str(model.config), attention, model.dtype, model.device)
+        if key not in _verdicts:
+            _verdicts[key] = trial(model)
+        return _verdicts[key]
+
+    return verdict
 
 
 @pytest.fixture

@@ -86,7 +86,7 @@ def sent(here: MemOS, path: Path, user: str | None = None, **how: Any) -> tuple[
 # there and back
 
 
-@pytest.mark.parametrize("folder", [False, True], ids=["file", "folder"])
+@pytest.mark.parametrize("folder", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["file", "folder"])
 def test_answers_are_the_same_after_a_move_with_all_forms(
     tmp_path: Path, here: MemOS, there: MemOS, folder: bool
 ) -> None:
@@ -446,6 +446,7 @@ with MemOS(vault=Path(sys.argv[1])) as memos:
 """
 
 
+@pytest.mark.slow
 def test_killed_at_any_part_it_goes_on_from_there(
     tmp_path: Path, here: MemOS, model: MemOS, monkeypatch: pytest.MonkeyPatch
 ) -> None:

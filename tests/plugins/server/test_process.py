@@ -130,6 +130,7 @@ def not_started(*options: str) -> str:
     return done.stderr
 
 
+@pytest.mark.slow
 def test_told_to_stop_it_lets_a_stream_end_and_leaves_without_an_error(life: Life) -> None:
     assert life.rest[-1] == "[DONE]"
     assert json.loads(life.rest[-2])["choices"][0]["finish_reason"] == "length"  # told in full

@@ -58,6 +58,7 @@ def test_an_edit_says_what_is_so_now_and_what_stayed(host: Host, earlier: Path, 
     assert {x.probe.answer for x in lessons_of(host, folder)} == {"Oslo", "tea", "Mira"}
 
 
+@pytest.mark.slow
 def test_an_edit_looks_where_the_adapter_before_it_looked(host: Host, earlier: Path, tmp_path: Path) -> None:
     from safetensors.torch import load_file
 
