@@ -592,6 +592,15 @@ def test_what_is_named_is_changed_where_it_stands_in_a_later_session_too(
         assert told.casefold() in cube.text.casefold()
 
 
+def test_a_sentence_of_its_own_takes_no_place_in_what_was_told_before(tmp_path: Path) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        told = ("actually we decided against the trip to Rome", "no the neighbours are called Patel")
+        for text in (*told, "sorry i was away on friday, my mum was ill"):
+            memos.chat(text, session="one")
+        texts = [cube.text for cube in memos.memories() if not cube.sources]
+        assert len(texts) == 3 and all(any(word in text for text in texts) for word in ("Rome", "Patel", "my mum"))
+
+
 def test_what_could_stand_in_two_memories_is_kept_beside_both(tmp_path: Path) -> None:
     with MemOS(vault=tmp_path) as memos:
         for text in ("the dock fee is $340", "Gene pays a dock fee of $120"):

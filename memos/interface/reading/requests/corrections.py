@@ -41,8 +41,8 @@ _NAME_ZH, _DONE_ZH = (
     pattern(r"(?<=[\u3400-\u9fff]{2})[借拿买送带领][走去来给]?的$"),
 )  # what somebody did, behind a name
 _JOINT = pattern(r"(?:[,;.!]|\b(?:and|but))\s+", re.IGNORECASE)
-_STANDS = pattern(  # by itself, as a clause
-    r"(?i:i|we|he|she|it|they|my|our|his|her|their|the|there)\b|[A-Z]\w+ (?:is|was|has|had|will|can|said|says|wants|needs|likes|lives|works|\w+ed)\b"
+_STANDS = pattern(  # as a clause behind one that goes; "it" may be what goes
+    r"(?i:i|we|my|our)\b|[A-Z]\w+ (?:is|was|has|had|will|can|said|says|wants|needs|likes|lives|works|\w+ed)\b"
 )
 _OF_IT = pattern(r"(?:it|its|it['’]s|that['’]?s|she|he|they)\b", re.IGNORECASE)
 _DAY_NAME = pattern(r"(?:mon|tues|wednes|thurs|fri|satur|sun)days?", re.IGNORECASE)
@@ -88,9 +88,8 @@ def without(told: str, says: Callable[[str], bool]) -> str:
         goes = says(clause) or (goes and not _STANDS.match(clause))
         left += [] if goes else [clause]
     is_left = len(left) <= len(more) and len(first.split()) > 2 and not says(first)
-    return (
-        re.sub(rf"(?:\s*{_JOINT.pattern})+$", "", "".join(left) + " ", flags=re.IGNORECASE).strip() if is_left else ""
-    )
+    whole = "".join(left).rstrip(" ,;.!").removesuffix(" and").removesuffix(" but").rstrip(" ,;")
+    return whole if is_left else ""
 
 
 def told_last(turns: Sequence[Mapping[str, object]]) -> str:
@@ -172,7 +171,8 @@ def corrected(told: str, wrong: str, right: str, facts: Sequence[Fact], today: d
         places = [found.span("n") for found in _COUNT.finditer(told) if found["of"].casefold() == of]
     elif titled := re.search(rf"(?i)\b\S+ {re.escape(right.split()[-1])}\b", told if " " in right else ""):
         places = [titled.span()]  # mrs doyle, for ms doyle
-    else:
+    else:  # "the neighbours are called Patel" stands for nothing
+        facts = () if re.search(r"(?i)\b(?:is|are|was|were|has|have|had)\b", right) else facts
         places = [found.span() for fact in facts for found in re.finditer(re.escape(fact.object), told)]
     return written[: places[0][0]] + right + written[places[0][1] :] if len(places) == 1 else ""
 

@@ -196,11 +196,12 @@ def is_told(text: str, asked: Asked, states: bool, has_fact: bool, day: date) ->
         points = wordings.REFERS.search(wordings.SOMEBODY.sub("", text).replace("they", ""))
         points = points if points and points.start() < 12 else None
         return (states or is_chinese or times.find(text, day) is not None) and not (
-            points or wordings.CORRECTS.match(text) or wordings.WRONG_ZH.search(text)
+            points or ((is_chinese or not states) and (wordings.CORRECTS.match(text) or wordings.WRONG_ZH.search(text)))
         )
     if wordings.EXCLAIMS_ZH.fullmatch(text):
         return states
-    return states or (is_chinese and times.find(text, day) is not None)  # "周五要交季度report"
+    # "周五要交季度report", "no wait, its monday at 10.15"
+    return states or (bool(is_chinese or wordings.CORRECTS.match(text)) and times.find(text, day) is not None)
 
 
 def to_forget(text: str, asked: Asked, states: Callable[[str], bool]) -> tuple[Asked, ...]:
