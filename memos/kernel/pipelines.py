@@ -185,8 +185,7 @@ class Pipelines(Service):
         return None
 
     def run(self, asked: Sequence[Asked], where: Conversation, meant: Meant) -> Done:
-        """Look up, authorise and do. Raises Denied, and BadTransition for what cannot be deleted, before anything is
-        done."""
+        """Look up, authorise and do. With nothing done, raises Denied, and BadTransition for what cannot be deleted."""
         caller = where.caller
         if undone := self._taken_back(asked, where):
             return undone
@@ -294,7 +293,8 @@ class Pipelines(Service):
         """A correction of what it names, in the one memory where what is right has its place; else as it is."""
         names = corrections.anew(asked.what) if asked.intent == "correct" and not asked.to else {}
         found = self._candidates(names["of"], caller, True)[0] if names else []
-        roots = {bare(said_words(root)): root for cube in found for root in self._finding.roots(cube)}
+        own = (root for cube in found for root in self._finding.roots(cube) if root.rights.owner == caller.user_id)
+        roots = {bare(said_words(root)): root for root in own}
         what, told = corrections.in_place(asked.what, list(roots), self._today())
         when = asked.when or (corrections.day_of(what, told, roots[told].text, self._today()) if what else "")
         return asked.model_copy(update={"what": what, "to": told, "when": when}) if what else asked

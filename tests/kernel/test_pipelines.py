@@ -592,6 +592,16 @@ def test_what_is_named_is_changed_where_it_stands_in_a_later_session_too(
         assert told.casefold() in cube.text.casefold()
 
 
+def test_what_another_one_shares_is_not_changed_in_place(tmp_path: Path) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        [fee] = memos.within("bob").chat("the dock fee of $340 is due May 1st").remembered
+        memos.within("bob").grant(fee.id, "eve", "editor")
+        memos.within("eve").chat("change the dock fee to $365")
+        assert "$340" in memos.within("bob").get(fee.id).text
+        own = [cube for cube in memos.within("eve").memories() if cube.rights.owner == "eve" and not cube.sources]
+        assert [cube.text for cube in own] == ["User: the dock fee is now $365."]
+
+
 def test_a_sentence_of_its_own_takes_no_place_in_what_was_told_before(tmp_path: Path) -> None:
     with MemOS(vault=tmp_path) as memos:
         told = ("actually we decided against the trip to Rome", "no the neighbours are called Patel")

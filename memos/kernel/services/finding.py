@@ -309,8 +309,7 @@ class Finding(Service):
         words = frozenset(terms(self._reader.forget(what).query, query=True) if what else ())
         line, today = bare(said_words(told)), told.order[0].astimezone().date()
         left = corrections.without(line, lambda clause: words <= {*terms(clause)}) if words else ""
-        when = corrections.day_of(left, line, told.text, today)
-        stated = Asked(intent="remember", what=left, when=when)
+        stated = Asked(intent="remember", what=left, when=corrections.day_of(left, line, told.text, today))
         return self._reader.to_statement(stated).model_copy(update={"said": told.order[0]}) if left else None
 
     def saying(self, words: str, caller: Caller) -> list[MemCube]:
