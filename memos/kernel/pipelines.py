@@ -364,7 +364,7 @@ class Pipelines(Service):
                 self._remember(caller, add, log, cube)
             case Delete() if cube:
                 roots = unique(root for one in self._finding.told(cube) for root in self._finding.roots(one))
-                left = self._finding.left(roots[0], step.asked.what)
+                left = self._finding.left(roots[0], step.asked.what) if cube.rights.owner == caller.user_id else None
                 for root in (root for root in roots if root.id not in log.forgotten):
                     log.gone.append(self._keeping.retold(root))
                     log.forgotten += self._keeping.delete(caller, root.id)
