@@ -592,6 +592,18 @@ def test_what_is_named_is_changed_where_it_stands_in_a_later_session_too(
         assert told.casefold() in cube.text.casefold()
 
 
+@pytest.mark.parametrize("asked", ["How many people are coming?", "我有說過肩膀痛嗎"])
+def test_a_question_after_a_list_of_things_told_is_one(tmp_path: Path, asked: str) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        for text in (
+            "Remind me the dock fee of $340 is due May 1st",
+            "芭樂被鳥啄了好幾顆",
+            "change the dock fee to $365",
+        ):
+            memos.chat(text, session="one")
+        assert [one.intent for one in memos.chat(asked, session="one").operations] == ["recall"]
+
+
 def test_what_another_one_shares_is_not_changed_in_place(tmp_path: Path) -> None:
     with MemOS(vault=tmp_path) as memos:
         [fee] = memos.within("bob").chat("the dock fee of $340 is due May 1st").remembered

@@ -192,7 +192,7 @@ ASKS_PLAINLY = pattern(
     r"(?i)(?:(?:and|so|but|hey|ok(?:ay)?),? )?(?:who|whose|what|which|where|when|how|why)(?: \w+){0,3}? (?:do|does|did|is|are|am|was|were|have|has|can|should|will) (?:(?:i|you|u|we|he|she|it|they|my|our|your|the)\b|(?-i:[A-Z]))|(?:am|do|did|have|was|should|shall) (?:i|we)\b|(?:is|are|does|do|can|will) (?:it|he|she|they|there)\b|(?:what|who|where|when|why|how)(?: \w+)? (?:does|did) \w|(?:what|who|where|when|how)(?:['’]?s| is| was) (?:(?:\w+ ){0,3}\w+['’]s\b|.* again$)"
 )
 ASKS_OWN = pattern(
-    r"(?i)(?:what|which|where|when|how|why|who)(?: \w+)? (?:do|does|did|is|are|am|was|were|have|has) (?:i|we|my|our)\b"
+    r"(?i)(?:what|which|where|when|how|why|who)(?: \w+)? (?:do|does|did|is|are|am|was|were|have|has) (?:i|we|my|our)\b|how many (?!memor|note|thing|fact|item|entr|record)\w+ (?:are|were|is|will|can)\b(?!.*\b(?:you|u)\b)|我(?:有没有|有)?(?:跟你)?[说提讲]过.*吗"
 )
 ASKS_OF_LIFE = pattern(r"^(?!.*[你您]).*(?:哪|谁|什么|啥|几|多少|何时)")  # not of who is talked to
 SUPPOSES = pattern(  # "if I draw a card, what are the odds?"
