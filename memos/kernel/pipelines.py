@@ -225,7 +225,7 @@ class Pipelines(Service):
         return Done("\n".join([*log.lines, *hint]), id, tuple(log.remembered), tuple(log.forgotten))
 
     def undo(self, caller: Caller, pipeline: str) -> list[str]:
-        """Take back what a message has done (`Reply.pipeline`), the last first; what was. Raises NotFound, Denied."""
+        """Take back what `Reply.pipeline` did, save deletions, last first; returns what that was. Raises NotFound, Denied."""
         vault, done = self._vault, list[str]()
         while call := self._taken(pipeline, caller):
             try:
@@ -274,7 +274,7 @@ class Pipelines(Service):
 
     def _steps(self, asked: Asked, caller: Caller, meant: Sequence[str]) -> list[Step]:
         if asked.intent in ("remember", "correct"):
-            asked = self._anew(asked, caller)
+            asked = self._in_place(asked, caller)
             wrong = self._finding.saying(str(asked.to), caller) if asked.intent == "correct" else []
             return [Step(asked, wrong[-1] if wrong else None, self._reader.to_statement(asked))]
         if asked.intent in ("recall", "about", "talk"):
@@ -289,13 +289,13 @@ class Pipelines(Service):
         told = bool(meant or self._reader.forget(asked.what).facts)
         return [Step(asked, cube, self._operation(asked, cube), told) for cube in cubes]
 
-    def _anew(self, asked: Asked, caller: Caller) -> Asked:
+    def _in_place(self, asked: Asked, caller: Caller) -> Asked:
         """A correction of what it names, in the one memory where what is right has its place; else as it is."""
-        names = corrections.anew(asked.what) if asked.intent == "correct" and not asked.to else {}
+        names = corrections.change_named(asked.what) if asked.intent == "correct" and not asked.to else {}
         found = self._candidates(names["of"], caller, True)[0] if names else []
         own = (root for cube in found for root in self._finding.roots(cube) if root.rights.owner == caller.user_id)
         roots = {bare(said_words(root)): root for root in own}
-        what, told = corrections.in_place(asked.what, list(roots), self._today())
+        what, told = corrections.in_place(names, list(roots), self._today())
         when = asked.when or (corrections.day_of(what, told, roots[told].text, self._today()) if what else "")
         return asked.model_copy(update={"what": what, "to": told, "when": when}) if what else asked
 

@@ -274,7 +274,7 @@ class MemReader:
     def to_statement(self, asked: Asked, speaker: str = USER) -> Add | Correct:
         """What was asked to be remembered or corrected, as a statement; behind "last Friday" stands which that was."""
         words = opened(asked.what)
-        names = corrections.anew(words) if asked.intent == "correct" else {}  # "change my city to Oslo"
+        names = corrections.change_named(words) if asked.intent == "correct" else {}  # "change my city to Oslo"
         if names and language(words) == "en":
             words = f"{names['of']} is now {names['new']}"
         op = _statement(words, _Origin("chat", speaker), corrects=asked.intent == "correct")

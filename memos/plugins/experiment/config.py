@@ -89,10 +89,9 @@ class RunConfig(Config):
 def load_run(path: Path, overrides: tuple[str, ...] = ()) -> RunConfig:
     """As `load_config`; the paths in its steps are made relative to the file."""
     config = load_config(path, overrides)
-    own = {name: getattr(config, name) for name in Config.model_fields if name != "experiment"}
-    experiment = parse_run({} if config.experiment is None else {"experiment": config.experiment}).experiment
-    steps = tuple(_relative(step, path.parent) for step in experiment.steps)
-    return RunConfig().model_copy(update={**own, "experiment": experiment.model_copy(update={"steps": steps})})
+    run = parse_run({name: value for name, value in config if value is not None})
+    steps = tuple(_relative(step, path.parent) for step in run.experiment.steps)
+    return run.model_copy(update={"experiment": run.experiment.model_copy(update={"steps": steps})})
 
 
 def parse_run(data: Mapping[str, object]) -> RunConfig:

@@ -56,17 +56,16 @@ def put_right(text: str) -> tuple[str, str]:
     return groups.pop("old", "").rstrip("."), next(iter(groups.values()), "")
 
 
-def anew(text: str) -> dict[str, str]:
+def change_named(text: str) -> dict[str, str]:
     """Of a message that names what is to be changed: "of" what, the "new" words in its place, "why", and what makes it
     an "order" by its form alone; of any other nothing."""
     found = wordings.CHANGES_TO.fullmatch(simplified(text))
     return {name.rstrip("23"): words for name, words in found.groupdict().items() if words} if found else {}
 
 
-def in_place(text: str, told: Sequence[str], today: date) -> tuple[str, str]:
-    """(the only one of some memories in which what a message names has its place, put right; that one); "" twice where
-    there is none, or several."""
-    names = anew(text)
+def in_place(names: Mapping[str, str], told: Sequence[str], today: date) -> tuple[str, str]:
+    """(the only one of some memories in which a change has its place, changed; that one); "" twice where there is none,
+    or several. names: as `change_named` tells."""
     found = [(what, line) for line in told if (what := corrected(line, "", names["new"], (), today))]
     what, line = found[0] if len(found) == 1 else ("", "")
     return f"{what}，{names['why']}" if what and "why" in names else what, line

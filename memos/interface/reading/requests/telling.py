@@ -97,7 +97,7 @@ def _is_order_alone(words: str) -> bool:
 def to_change(text: str, found: Sequence[Asked]) -> Asked | None:
     """What an order by its form alone says is to be changed, where the tagger takes that for told: "change the rent to
     1710"."""
-    order = corrections.anew(text).get("order", "")
+    order = corrections.change_named(text).get("order", "")
     told = all(one.intent == "remember" or "correct" in (one.intent, one.doubted) for one in found)
     return Asked(intent="correct", what=text.removeprefix(order), when=found[0].when) if order and told else None
 
