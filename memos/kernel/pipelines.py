@@ -225,7 +225,7 @@ class Pipelines(Service):
         return Done("\n".join([*log.lines, *hint]), id, tuple(log.remembered), tuple(log.forgotten))
 
     def undo(self, caller: Caller, pipeline: str) -> list[str]:
-        """Take back what `Reply.pipeline` did, save deletions, last first; returns what that was. Raises NotFound, Denied."""
+        """Take back what `Reply.pipeline` did, save deletions, last first; what that was. Raises NotFound, Denied."""
         vault, done = self._vault, list[str]()
         while call := self._taken(pipeline, caller):
             try:
